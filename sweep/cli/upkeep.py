@@ -22,6 +22,7 @@ from sweep.study import advice
 from sweep.study.advice import note
 from sweep.study.arms import stored_arms
 from sweep.study.definition import (
+    UNKNOWN,
     definition_of_any_version,
     folder,
     judged_arms,
@@ -237,14 +238,24 @@ def _claims(objects: ObjectStore, name: str) -> tuple[set[str], set[str], dict[s
     """The stored arms of a sweep, those of all others, and why sweeps cannot be read, by name."""
     there = set(objects.names("arms"))
     claimed: dict[str, set[str]] = {}
+    renamed: dict[str, set[str]] = {}  # by sweep: what its arms would be called now
     unknown = {}
     for sweep in sweep_names(objects):
         try:
-            arms = stored_arms(objects, definition_of_any_version(objects, sweep))
-            named = judged_arms(objects, sweep)  # also those of another training version
-            claimed[sweep] = ({arm.signature for arm in arms} | named) & there
+            definition = definition_of_any_version(objects, sweep)
+            arms = {arm.signature for arm in stored_arms(objects, definition)}
+            if definition.training_version == UNKNOWN:
+                renamed[sweep] = arms
+            claimed[sweep] = (arms | judged_arms(objects, sweep)) & there
         except SweepError as error:
             plug_in = missing_plugin(error)
             unknown[sweep] = "damaged" if plug_in is None else f"needs a plug-in: {plug_in}"
+    store = ArmStore(objects)
+    for signature in there.difference(*claimed.values()) if renamed else ():
+        record = store.record(signature)
+        now = "" if record is None else record.config.signature()
+        for sweep, names in renamed.items():
+            if now in names:
+                claimed[sweep].add(signature)
     own = claimed.pop(name, set())
     return own, set().union(*claimed.values()), unknown

@@ -125,8 +125,9 @@ def _check_expected(definition: Definition, exported: Expected) -> dict[str, Arm
         others = sorted(here.keys() - exported.arms.keys())
         raise Failure(
             f"the configuration expects the arms {', '.join(wanted)}, and would train "
-            f"{', '.join(others)} instead: its runs were edited, or --set changed them. Nothing "
-            "was trained. Export it again, or run it without --reproduce."
+            f"{', '.join(others)} instead: its runs were edited, --set changed them, or they train "
+            "to other numbers since a fault was mended. Nothing was trained. Export it again, or "
+            "run it without --reproduce."
         )
     return here
 

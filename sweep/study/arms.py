@@ -68,8 +68,7 @@ def arms_of_proposal(
         definition.space.run(definition.space.setting(setting), point, seed=s)
         for s in definition.space.search_seeds
     ]
-    version = definition.training_version
-    return [Arm(config, config.signature(version), setting, number) for config in configs]
+    return [Arm(config, definition.name_of(config), setting, number) for config in configs]
 
 
 def baselines(definition: Definition, setting: str) -> list[Arm]:
@@ -78,8 +77,7 @@ def baselines(definition: Definition, setting: str) -> list[Arm]:
         definition.space.run(definition.space.setting(setting), {}, seed=seed).unconstrained()
         for seed in definition.space.search_seeds
     ]
-    version = definition.training_version
-    return [Arm(config, config.signature(version), setting, None) for config in configs]
+    return [Arm(config, definition.name_of(config), setting, None) for config in configs]
 
 
 def arms_by_proposal(

@@ -22,7 +22,7 @@ from trainables.errors import InvalidValue, SweepError, UnknownName
 from trainables.plain import Json
 from trainables.records.objects import ObjectStore
 
-UNKNOWN = 0  # of a training version
+UNKNOWN = 0  # of a training version: arms have names that no version gives them now
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,7 @@ class Definition:
     space: SearchSpace  # resolved: the data fingerprint is filled in
     mlflow_uri: str | None = None  # where it is tracked; not compared; None: below the storage root
     training_version: int = field(default_factory=lambda: arm.TRAINING_VERSION)
-    # ^ that its arms are signed with; UNKNOWN: an earlier one. In stores of before it was stored it
-    #   is found from the arms
+    # ^ that its arms are signed with. In stores of before it was stored it is found from the arms
 
     def __post_init__(self) -> None:
         """Refuse names that are no plain folder name."""
@@ -52,6 +51,10 @@ class Definition:
     def from_json(cls, plain: Mapping[str, Json]) -> Definition:
         """The definition that ``to_json`` wrote."""
         return cls(**{**plain, "space": SearchSpace.from_json(plain["space"])})
+
+    def name_of(self, config: arm.ArmConfig) -> str:
+        """The signature of one of its arms; where that is not known, the one it has now."""
+        return config.signature(self.training_version or None)
 
     def extended(
         self, *, n_proposals: int | None = None, search_seeds: tuple[int, ...] | None = None
@@ -141,16 +144,34 @@ def load_definition(objects: ObjectStore, name: str) -> Definition:
     definition = definition_of_any_version(objects, name)
     version = definition.training_version
     if version != arm.TRAINING_VERSION:
-        by = f"training version {version}" if version != UNKNOWN else "an earlier training version"
+        trained = (
+            f"by training version {version} of descent-sweep, and this is version "
+            f"{arm.TRAINING_VERSION}, which trains to other numbers"
+        )
+        if version == UNKNOWN:
+            trained = _renamed(objects, definition)
         remove = command("rm", name, storage=objects.root)
         raise OtherVersion(
-            f"{name} was trained by {by} of descent-sweep, and this is version "
-            f"{arm.TRAINING_VERSION}, which trains to other numbers: its results cannot be read or "
-            "continued here, and nothing was changed. Read them with the release that trained "
-            "them, or run its space anew under another --name (then the two can be told apart); "
-            f"`{remove}` deletes it."
+            f"{name} was trained {trained}: its results cannot be read or continued here, and "
+            "nothing was changed. Read them with the release that trained them, or run its space "
+            "anew under another --name, which takes the arms that train to the same numbers as "
+            f"they are (then the two can be told apart); `{remove}` deletes it."
         )
     return definition
+
+
+def _renamed(objects: ObjectStore, definition: Definition) -> str:
+    """By what a sweep was trained whose arms have other names now, and how many and why."""
+    judged = list(_named_by(objects, definition))
+    of_before = [faults for version, faults in judged if version == UNKNOWN]
+    faults = sorted({fault for faults in of_before for fault in faults})
+    why = "; ".join(arm.MENDED[fault] for fault in faults) or (
+        "a gamma that was computed, say 0.1 + 0.2, was not taken for 0.3, or a default was another"
+    )
+    return (
+        f"by an earlier release, and {len(of_before)} of its {len(judged)} judged proposals train "
+        f"to other numbers since ({why})"
+    )
 
 
 def definition_of_any_version(objects: ObjectStore, name: str) -> Definition:
@@ -184,19 +205,9 @@ def _version_of_arms(objects: ObjectStore, definition: Definition) -> int:
     other sweeps share; without these as well it is this version: nothing can be missed.
     """
     space = definition.space
-    versions = range(arm.TRAINING_VERSION, 0, -1)
-    is_judged = False
-    for setting, one in _judged(objects, definition.name):
-        named = {end["signature"] for end in (one.get("outcome") or {}).get("arms", ())}
-        is_judged |= bool(named)
-        with suppress(SweepError, LookupError, TypeError):  # no verdict that this version reads
-            of = space.setting(setting)
-            configs = [space.run(of, one["point"], seed=seed) for seed in space.search_seeds]
-            for version in versions:
-                if named & {config.signature(version) for config in configs}:
-                    return version
-    if is_judged:
-        return UNKNOWN
+    named_by = {version for version, _ in _named_by(objects, definition)}
+    if named_by:
+        return named_by.pop() if len(named_by) == 1 else UNKNOWN
     plain = [
         space.run(setting, {}, seed=seed).unconstrained()
         for setting in space.settings
@@ -204,10 +215,29 @@ def _version_of_arms(objects: ObjectStore, definition: Definition) -> int:
     ]
     there = (
         version
-        for version in versions
+        for version in range(arm.TRAINING_VERSION, 0, -1)
         if any(objects.names(f"arms/{config.signature(version)}") for config in plain)
     )
     return next(there, arm.TRAINING_VERSION)
+
+
+def _named_by(objects: ObjectStore, definition: Definition) -> Iterator[tuple[int, list[str]]]:
+    """For every verdict the version that gives its arms their names, and their mended faults."""
+    space = definition.space
+    for setting, one in _judged(objects, definition.name):
+        named = {end["signature"] for end in (one.get("outcome") or {}).get("arms", ())}
+        if not named:
+            continue
+        configs = []
+        with suppress(SweepError, LookupError, TypeError):  # no verdict that this version reads
+            of = space.setting(setting)
+            configs = [space.run(of, one["point"], seed=seed) for seed in space.search_seeds]
+        versions = (
+            version
+            for version in range(arm.TRAINING_VERSION, 0, -1)
+            if named & {config.signature(version) for config in configs}
+        )
+        yield next(versions, UNKNOWN), configs[0].mended() if configs else []
 
 
 def judged_arms(objects: ObjectStore, name: str) -> set[str]:

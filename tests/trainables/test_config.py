@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 from search_spaces.settings import Setting
 from tests.support.oracles import TINY
 from trainables.config import arm as config_module
-from trainables.config.arm import ArmConfig, ConstraintConfig, DataConfig, ModelConfig, field_names
+from trainables.config.arm import (
+    MENDED,
+    ArmConfig,
+    ConstraintConfig,
+    DataConfig,
+    ModelConfig,
+    field_names,
+)
 from trainables.errors import InvalidValue, UnknownName
 from trainables.primal_dual.constraints import demanded_descent
 from trainables.registry.built_in import TASKS
@@ -346,6 +353,11 @@ def test_arms_that_a_mended_fault_changed_have_other_signatures_and_no_others() 
     for fields in mended + same:
         run = TINY.with_fields(fields)
         assert (run.signature() == by_fields(run)) == (fields in same), fields
+        assert set(run.mended()) <= MENDED.keys()
+        before = run.signature()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(config_module, "TRAINING_VERSION", config_module.TRAINING_VERSION + 1)
+            assert run.signature(config_module.TRAINING_VERSION - 1) == before  # the name it had
 
 
 def test_many_known_names_are_cut_to_the_closest() -> None:

@@ -32,6 +32,12 @@ TRAINING_VERSION = 2
 # an arm is scored at must not move what it is trained for.
 IDENTITY_GAMMA = 0.05
 
+# Faults that were mended, by the name that signatures of the arms have in which they were.
+MENDED = {
+    "identity_gamma": "at train_gamma 0 the noise of the loss was the least test gamma",
+    "split_of_all_items": "split_by_seed drew dev from max_items, not from all items",
+}
+
 
 Shift = Literal[
     "blur", "salt_and_pepper", "frame_drop", "brightness", "token_drop", "token_swap", "typos"
@@ -349,23 +355,24 @@ class ArmConfig(Section):
             del content["data"]
         if self.model.checkpoint_fingerprint:
             content["model"].pop("checkpoint")
-        if version == TRAINING_VERSION and (mended := self._mended()):
+        if version > 1 and (mended := self.mended()):
             content["mended"] = mended
         text = json.dumps({"training_version": version, "config": content}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
-    def _mended(self) -> list[str]:
-        """What trains to other numbers than before a fault was mended, in some arms alone.
+    def mended(self) -> list[str]:
+        """What trains to other numbers since a fault was mended, in some arms alone: of ``MENDED``.
 
         Their signatures say so, and all others stay what they were, which ``TRAINING_VERSION``
-        would not let them. Nothing may ever be taken out.
+        would not let them. Nothing may ever be taken out (decision: a mended fault is in the names
+        of its arms).
         """
         found = []
         lowest = min(gamma for gamma in self.test_gammas if gamma > 0)
         if self.train_gamma == 0 and self.facts.has_identity and lowest != IDENTITY_GAMMA:
-            found.append("identity_gamma")  # was the lowest test gamma
+            found.append("identity_gamma")
         if self.data.split_by_seed and self.data.max_items is not None:
-            found.append("split_of_all_items")  # was a split of max_items
+            found.append("split_of_all_items")
         return found
 
 

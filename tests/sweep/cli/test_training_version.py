@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import sweep as python_api
+from search_spaces.space import SearchSpace, Setting
 from sweep.errors import OtherVersion
 from sweep.results.sweep_view import load_sweep
 from sweep.run.retention import keep_winners_weights
+from sweep.study.arms import stored_arms
+from sweep.study.definition import load_definition
 from tests.support.command_line import contents, refused, sweep
-from tests.support.sweeps import FEASIBLE, FIRST, store_sweep
+from tests.support.sweeps import FEASIBLE, FIRST, SECOND, SPACE, store_sweep
 from trainables.config import arm
 from trainables.records.objects import ObjectStore
 
@@ -110,20 +115,58 @@ def test_the_end_of_another_sweep_does_not_stumble_over_it(upgraded: ObjectStore
     keep_winners_weights(upgraded, load_sweep(upgraded, "new"))
 
 
-def test_arms_of_no_known_version_are_no_empty_sweep(stored: ObjectStore) -> None:
-    """As where a default has changed since: none of its names can be made again."""
+def of_before(stored: ObjectStore, setting: str) -> None:
+    """Give the arms of a setting names that this version does not, as before a fault was mended."""
     plain = stored.get_json(DEFINITION)
     stored.put_json(DEFINITION, {k: v for k, v in plain.items() if k != "training_version"})
-    for setting in stored.names("sweeps/tiny/proposals"):
-        name = f"sweeps/tiny/proposals/{setting}/judged.json"
-        judged = stored.get_json(name)
-        for one in judged.values():
-            for end in one["outcome"]["arms"]:
-                end["signature"] = end["signature"][::-1]
-        stored.put_json(name, judged)
-    for signature in stored.names("arms"):
+    judged = f"sweeps/tiny/proposals/{setting}/judged.json"
+    verdicts = stored.get_json(judged)
+    space = load_definition(stored, "tiny").space
+    arms = [space.run(space.setting(setting), {}, seed=seed) for seed in space.search_seeds]
+    names = [config.unconstrained().signature() for config in arms]
+    for one in verdicts.values():
+        for end in one["outcome"]["arms"]:
+            names.append(end["signature"])
+            end["signature"] = end["signature"][::-1]
+    stored.put_json(judged, verdicts)
+    for signature in names:
         Path(stored.root, "arms", signature).rename(Path(stored.root, "arms", signature[::-1]))
-    assert "by an earlier training version" in refused("best", "tiny")
+
+
+GAMMA_0 = replace(
+    SPACE,
+    base=SPACE.base.with_fields({"constraint.reference": "virtual_layer0"}),
+    settings=(SPACE.settings[0], Setting(SECOND, {"train_gamma": 0.0})),
+)
+
+
+@pytest.mark.parametrize(
+    ("space", "why"),
+    [(SPACE, r"0\.1 \+ 0\.2"), (GAMMA_0, "the noise of the loss was the least test gamma")],
+)
+def test_a_setting_that_trains_to_other_numbers_since_is_no_empty_one(
+    root: Path, space: SearchSpace, why: str, tmp_path: Path
+) -> None:
+    """What was mended says so in the names of the arms: no version tells them apart."""
+    objects = ObjectStore(root)
+    store_sweep(objects, {FIRST: [FEASIBLE, FEASIBLE], SECOND: [FEASIBLE]}, space=space)
+    of_before(objects, SECOND)
+    before = contents(root)
+    for words in (("status",), ("best",), ("resume",), ("export", "--out", str(tmp_path / "o"))):
+        said = refused(*words, "tiny")
+        assert re.search(f"1 of its 3 judged proposals train to other numbers since .*{why}", said)
+        assert "takes the arms that train to the same numbers as they are" in said
+    assert contents(root) == before
+
+
+def test_rm_deletes_all_of_a_sweep_whose_arms_have_other_names_now(stored: ObjectStore) -> None:
+    """The plain ones too, which no verdict names; what another sweep uses stays."""
+    store_sweep(stored, {FIRST: [FEASIBLE]}, name="new")
+    kept = {arm.signature for arm in stored_arms(stored, load_definition(stored, "new"))}
+    of_before(stored, SECOND)
+    assert "6 arms" in sweep("rm", "tiny", "--yes").stdout
+    assert set(stored.names("arms")) == kept & set(stored.names("arms"))
+    assert all(a.is_final for a in load_sweep(stored, "new").settings[0].arms)
 
 
 def test_a_sweep_of_before_versions_were_stored_reads_on(stored: ObjectStore) -> None:
