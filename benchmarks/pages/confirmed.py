@@ -202,6 +202,11 @@ def _facts(of: Mapping[str, Confirmed]) -> Iterator[str]:
         else:
             yield f"first {run.data.max_length} tokens"
     dust, ut, minilm = of.values()
+    pairs = [*dust.again.values(), *ut.settings.values()]
+    lagrangian, detached, of_ut = (number(s["equal_tries"]["gain"], 3, signed=True) for s in pairs)
+    (tries,) = {s["equal_tries"]["tries"] for s in pairs}
+    yield f"draw {tries} of each: {lagrangian} for DUST's Lagrangian"
+    yield f"{detached} for its detached form, {of_ut} for UT"
     yield f"plan {dust.again_plan}"
     yield f"an error of {dust.design.error:g}"
     yield f"{dust.design.smallest_effect:g} grey levels"
