@@ -24,6 +24,13 @@ from typing import get_args
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.imitated.claims import (
+    in_clips,
+    later_looks,
+    over_clips,
+    power_by_rule,
+    shapes,
+)
 from benchmarks.imitated.null_sweeps import (
     BETWEEN_ARMS,
     FAMILIES,
@@ -38,14 +45,14 @@ from benchmarks.imitated.null_sweeps import (
     searched,
 )  # fmt: skip
 from benchmarks.imitated.other_tools import quiet, verdicts
-from sweep.statistics import anytime, failures, paired, power, two_sources
+from benchmarks.imitated.rates import generator_of, rate
+from sweep.statistics import anytime, paired, power, two_sources
 from sweep.statistics.decisions import OUTCOMES, decide, staged_p
 from sweep.statistics.design import Design, Rule
 from trainables.config.arm import ConstraintConfig
 from trainables.plain import Json, finite
 from trainables.primal_dual.certificate import certify
 from trainables.primal_dual.constraints import Scales, descent_constraints
-from trainables.random_keys import seed_of
 
 SEEDS = 20
 RULES: tuple[Rule, ...] = get_args(Rule)
@@ -54,18 +61,6 @@ Marks = npt.NDArray[np.bool_]
 PROMISED = ("normal", "t3", "skewed scores")  # symmetric differences
 KINDS = (*PROMISED, "skewed", "5 % bounded failures")
 BETTER, WORSE, EQUIVALENT = (OUTCOMES.index(o) for o in ("better", "worse", "equivalent"))
-
-
-def generator_of(*key: str | int | float) -> np.random.Generator:
-    """Random numbers keyed by what they are for."""
-    return np.random.default_rng(seed_of("calibration", *key))
-
-
-def rate(count: int, of: int, allowed: float | None = None) -> Json:
-    """A share with its exact interval; whether it is within what is allowed."""
-    low, high = failures.clopper_pearson(count, of)
-    found: dict[str, Json] = {"rate": count / of, "of": of, "interval": [low, high]}
-    return found if allowed is None else {**found, "allowed": allowed, "passes": low <= allowed}
 
 
 def starred(design: Design, differences_BSK: Floats) -> Marks:
@@ -462,6 +457,11 @@ PARTS: dict[str, Callable[[int], Json]] = {
     "certificates": certificates,
     "without_winners": without_winners,
     "best_of_n": best_of_n,
+    "shapes": shapes,
+    "power_by_rule": power_by_rule,
+    "later_looks": later_looks,
+    "in_clips": in_clips,
+    "over_clips": over_clips,
 }
 
 
