@@ -374,7 +374,7 @@ def _print_plan(plan: Plan, space: SearchSpace, arms: int) -> None:
             f"{len(plan.seeds)} fresh seeds from {plan.seeds[0]}, {arms} arms at most, "
             f"{', '.join(('constrained', 'unconstrained', *plan.controls))}. Tested at {looks} "
             f"seeds ({design.rule}), error {design.error:g} for the whole table; equivalent below "
-            f"{design.smallest_effect:g} in the metric's unit."
+            f"{design.smallest_effect:g} {space.base.facts.metric.unit}."
         )
     )
     print_power(design, [len(plan.seeds)])

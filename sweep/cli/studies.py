@@ -240,7 +240,7 @@ def _show_plan(search: Definition, plan: StudiesPlan, *, as_json: bool) -> None:
         return
     from sweep.cli.text.studies import print_studies_plan  # scipy
 
-    print_studies_plan(plan, entry)
+    print_studies_plan(plan, entry, search.space.base.facts.metric.unit)
 
 
 def _hours(search: Definition, plan: StudiesPlan) -> float | None:

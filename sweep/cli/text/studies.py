@@ -18,7 +18,7 @@ _UNIT = "studies"
 _RIGHT = (_UNIT, "gain", "from", "to", "p", "no winner", "certified")
 
 
-def print_studies_plan(plan: StudiesPlan, entry: Mapping[str, Json]) -> None:
+def print_studies_plan(plan: StudiesPlan, entry: Mapping[str, Json], unit: str) -> None:
     """What would be trained and tested, with which power and at what price."""
     out, arms, design = console(), entry["arms_of_a_study"], plan.design
     out.print(Paragraph(f"{plan.name}: {plan.count} studies of {plan.search}", style="bold"))
@@ -33,7 +33,7 @@ def print_studies_plan(plan: StudiesPlan, entry: Mapping[str, Json]) -> None:
             f"its own, from {first[0]} on, tunes plain training by as many, and trains both "
             f"winners on one fresh seed, from {plan.seeds[0]} on. Tested at {looks} studies "
             f"({design.rule}), error {design.error:g} for the whole table; equivalent below "
-            f"{design.smallest_effect:g} in the metric's unit."
+            f"{design.smallest_effect:g} {unit}."
         )
     )
     print_power(design, [plan.count], unit=_UNIT)

@@ -62,7 +62,7 @@ def confirmed_page(
             + markup.table(_family_table(entry)),
             "Figures": "".join(markup.figures(pages) for pages in figures.values()),
             "Settings": "".join(_setting(one, entry) for one in entry["settings"]),
-            "Plan": _plan(plan),
+            "Plan": _plan(plan, entry["unit"]),
             "Again": "".join(markup.command(*one) for one in commands["again"].items()),
             "Provenance": provenance_part(provenance),
         },
@@ -203,7 +203,7 @@ def _seeds(one: Mapping[str, Json]) -> Table:
     return Table("seeds", "Gains", [], shown, [], texts=0)
 
 
-def _plan(plan: Plan) -> str:
+def _plan(plan: Plan, unit: str) -> str:
     """What was decided before anything was trained."""
     design = plan.design
     looks = " and ".join(map(str, design.looks)) or "every number of"
@@ -215,7 +215,7 @@ def _plan(plan: Plan) -> str:
         f"({design.rule}); error {design.error:g} for the whole table.",
         "No smallest difference of interest was named."
         if least is None
-        else f"Equivalent below {least:g} in the metric's unit.",
+        else f"Equivalent below {least:g} {unit}.",
         f"An arm that ended without a result counts as the {plan.worst_score}.",
         f"Controls: {', '.join(plan.controls) or 'none'}.",
         "Trained look by look, and no further than to a decision."

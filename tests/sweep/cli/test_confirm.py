@@ -62,6 +62,7 @@ def test_a_dry_run_prints_the_plan_its_power_and_its_cost(mine: str) -> None:
     out = confirm(mine, "--dry-run", "--seeds", "6").stdout
     assert "6 fresh seeds from 1000, 12 arms at most" in out
     assert "d_z 1" in out
+    assert "equivalent below 0.2 grey levels." in " ".join(out.split())
     assert "Estimate, within a factor of 2" in out
     plain = json.loads(confirm(mine, "--dry-run", "--seeds", "6", "--json").stdout)
     assert (plain["arms"], len(plain["seeds"])) == (12, 6)

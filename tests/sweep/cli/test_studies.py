@@ -363,6 +363,7 @@ def test_the_text_of_plan_and_table(
     assert "Tested at 2 studies" in once
     assert "differences between studies" in once
     assert "Cost: 16 arms at most, about" in once
+    assert "equivalent below 0.2 grey levels." in once
     assert "A study: 3 of the search, 2 of tuned_plain, 3 on the fresh seed" in once
     table_out = sweep(*words).stdout
     assert len(trainer.trained) == len(set(trainer.trained)) == 16

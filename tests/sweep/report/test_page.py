@@ -252,7 +252,7 @@ def test_a_confirmation_shows_its_plan_and_its_comparisons(tmp_path: Path) -> No
     plain = [9.0 + 0.01 * (seed % 3) for seed in range(1000, 1010)]
     assert {row[3] for row in rows} == {f"{statistics.fmean(plain) - 8.0:+.3f}"}
     assert "Nothing departs from the plan." in page.text
-    assert "Equivalent below 0.2 in the metric's unit." in page.text
+    assert "Equivalent below 0.2 grey levels." in page.text
     assert {FIRST, SECOND} <= set(page.ids)
 
 
