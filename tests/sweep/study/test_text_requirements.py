@@ -133,3 +133,13 @@ def test_a_data_set_of_the_hub_has_a_name_that_a_setting_can_have() -> None:
     assert (
         catalog.setting("hf:owner/data", "encoder", 6, 0.2).name == "hf-owner-data-encoder-L6-g0.2"
     )
+
+
+def test_what_of_the_texts_is_not_read_is_told_once_before_they_train(
+    config: ArmConfig, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path(str(config.data.folder), "val").mkdir()
+    space = space_of(config, Setting("one", {}), Setting("two", {"train_gamma": 0.3}))
+    resolve_data(space)
+    said = capsys.readouterr().err
+    assert said == "sweep: imdb: val: not read; dev is a share of train, data.dev_share\n"
