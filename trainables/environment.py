@@ -26,6 +26,8 @@ PACKAGES = (
     "mlflow",
 )
 
+_HERE = Path(__file__).resolve().parent
+
 
 @functools.cache
 def environment(device: str, processes: int = 1) -> dict[str, Json]:
@@ -76,17 +78,21 @@ def package_versions() -> dict[str, str | None]:
 @functools.cache
 def source_commit() -> dict[str, Json]:
     """Git commit of this source tree, and whether it was dirty; None outside a checkout."""
-    folder = Path(__file__).resolve().parent
-
-    def git(*words: str) -> str | None:
-        try:
-            done = subprocess.run(
-                ["git", "-C", str(folder), *words], capture_output=True, text=True, timeout=10
-            )
-        except (OSError, subprocess.TimeoutExpired):
-            return None
-        return done.stdout.strip() if done.returncode == 0 else None
-
-    commit = git("rev-parse", "HEAD")
-    status = git("status", "--porcelain", "--untracked-files=no")
+    commit = _git(_HERE, "rev-parse", "HEAD")
+    status = _git(_HERE, "status", "--porcelain", "--untracked-files=no")
     return {"commit": commit, "dirty": None if status is None else bool(status)}
+
+
+def changed_since(commit: str, folder: Path = _HERE) -> list[str]:
+    """Python files in ``folder`` that differ from those of a commit; none where git cannot tell."""
+    return (_git(folder, "diff", "--relative", "--name-only", commit, "--", "*.py") or "").split()
+
+
+def _git(folder: Path, *words: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *words], capture_output=True, text=True, timeout=10
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None

@@ -19,6 +19,7 @@ from sweep.study.arms import Arm, all_judged, arms_by_proposal, baselines
 from sweep.study.definition import Definition
 from sweep.study.proposals import ArmEnd, ProposalOutcome, drop_outcomes
 from trainables.config.arm import ArmConfig
+from trainables.environment import changed_since
 from trainables.errors import Misuse
 from trainables.records.arm_record import UNKNOWN_CODE, ArmRecord, code_text
 from trainables.records.arms import ArmStore
@@ -117,6 +118,9 @@ def failed_when(ended_ms: int, trained_for: str | None) -> str:
 # --- arms of other code ---------------------------------------------------------------------------
 
 
+_SHOWN = 5  # names of files
+
+
 @dataclass(frozen=True)
 class Codes:
     """What becomes of arms that other code trained: refused, unless one of these is said."""
@@ -149,6 +153,7 @@ class CodeOfArms:
         self._objects, self._definition, self._codes = objects, definition, codes
         self._here: dict[tuple[str, str, str], str] = {}
         self.others: dict[str, str] = {}  # signature -> the code that trained it
+        self._commits: set[str] = set()  # of the sources of those, where they are known
         self.unknown: set[str] = set()  # arms whose records do not say
         self.anew: set[str] = set()  # that failed with other code, or are to be trained anew
 
@@ -181,6 +186,8 @@ class CodeOfArms:
                 self.anew.add(arm.signature)
                 return False
             self.others[arm.signature] = end.code
+            if isinstance(end, ArmRecord) and end.environment.get("dirty") is False:
+                self._commits.add(str(end.environment["commit"]))
         return True
 
     def counts(self, arm: Arm, end: ArmEnd | ArmRecord, plain: Plain) -> bool:
@@ -215,6 +222,10 @@ class CodeOfArms:
         there = {part for code in self.others.values() for part in code.split(", ")}
         here = {part for code in self._here.values() for part in code.split(", ")}
         theirs, ours = (", ".join(sorted(parts)) for parts in (there - here, here - there))
+        files = sorted({file for commit in self._commits for file in changed_since(commit)})
+        if files and "trainables" in theirs:
+            more = f" and {len(files) - _SHOWN} more" * (len(files) > _SHOWN)
+            ours += f"; since then changed in trainables/: {', '.join(files[:_SHOWN])}{more}"
         raise CodeDiffers(
             f"{self._definition.name} uses {arms} of other code ({theirs}; here {ours}), and a "
             "pair of two codes may differ by its code. Nothing was trained. Give the same command "

@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.oracles import TINY
 from tests.support.plugins.plugin_packages import write_package
+from trainables.environment import changed_since
 from trainables.records.arm_record import UNKNOWN_CODE, ArmRecord, code_text
 from trainables.registry import lookup
 from trainables.registry import training_code as code_module
@@ -156,3 +157,27 @@ def test_a_record_says_its_code_and_that_it_was_resumed_by_another() -> None:
     record.environment = {"training_code": {"trainables": "2b"}, "before": record.environment}
     assert record.code == "trainables 1a, then trainables 2b"
     assert code_text({"trainables": "1a", "model m": "2b"}) == "model m 2b, trainables 1a"
+
+
+def test_the_files_that_changed_since_a_commit_are_named(tmp_path: Path) -> None:
+    def git(*words: str) -> str:
+        who = ("-c", "user.name=a", "-c", "user.email=b", "-c", "commit.gpgsign=false")
+        command = ["git", "-C", str(tmp_path), *who, *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    inside = tmp_path / "package"
+    inside.mkdir()
+    for place in (inside / "a.py", inside / "b.py", tmp_path / "c.py", inside / "d.md"):
+        place.write_text("1\n")
+    git("init")
+    git("add", ".")
+    git("commit", "-m", "one")
+    first = git("rev-parse", "HEAD")
+    assert changed_since(first, inside) == []
+    (inside / "a.py").write_text("2\n")
+    git("commit", "-am", "two")
+    for place in (inside / "b.py", tmp_path / "c.py", inside / "d.md"):
+        place.write_text("2\n")
+    assert changed_since(first, inside) == ["a.py", "b.py"]
+    assert changed_since("0" * 40, inside) == []
+    assert changed_since(first, tmp_path / "none") == []

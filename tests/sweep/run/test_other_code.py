@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from sweep.study.definition import put_definition
 from tests.support.command_line import sweep
 from tests.support.records import ended, finished
 from tests.support.toy_sweeps import LOSSES, definition, ends_where, outcomes, started, train
+from trainables.environment import changed_since
 from trainables.errors import Misuse
 from trainables.records.arm_record import ArmRecord, code_text
 from trainables.records.arms import ArmStore
@@ -58,6 +60,27 @@ def test_a_sweep_that_grows_is_refused_beside_arms_of_other_code(objects: Object
             refused()
         for way in ("--accept-code", "--retrain", "another name", "Nothing was trained"):
             assert way in str(told.value)
+
+
+def test_the_files_that_changed_are_named_where_git_knows_them(objects: ObjectStore) -> None:
+    here = Path(__file__).parent
+    first = ["git", "-C", str(here), "rev-list", "--max-parents=0", "HEAD"]
+    commit = subprocess.run(first, capture_output=True, text=True).stdout.split()[:1]
+    if not commit or not (changed := changed_since(commit[0])):
+        pytest.skip("this is no checkout with a history")
+
+    def record_of(arm: Arm) -> ArmRecord:
+        record = trained_by(OTHER)(arm)
+        return replace(record, environment=record.environment | sources)
+
+    for dirty in (False, True):
+        sources = {"commit": commit[0], "dirty": dirty}
+        store = ObjectStore(f"{objects.root}/{dirty}")
+        train(started(store, definition(seeds=(0,), n_settings=1)), record_of)
+        with pytest.raises(CodeDiffers) as told:
+            refuse_other_code(store, definition(seeds=(0,), n_settings=1, n_proposals=4), Codes())
+        named = f"since then changed in trainables/: {', '.join(sorted(changed)[:5])}"
+        assert (named in str(told.value)) == (not dirty)
 
 
 def test_another_sweep_takes_no_arm_of_other_code_by_its_signature(objects: ObjectStore) -> None:
