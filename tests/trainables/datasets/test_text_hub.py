@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -270,8 +271,12 @@ def test_a_prompt_id_that_all_rows_share_divides_nothing(library: Any, tmp_path:
     with_ids = library.DatasetDict(
         {name: table.add_column("promptID", ["7"] * len(table)) for name, table in made.items()}
     )
-    whole = load_text(hub(saved(made, tmp_path / "without")))
-    assert load_text(hub(saved(with_ids, tmp_path / "with"))).lengths == whole.lengths
+    without, given = hub(saved(made, tmp_path / "without")), hub(saved(with_ids, tmp_path / "with"))
+    for seed, fields in ((None, {}), (1, {}), (1, {"max_items": 4})):
+        whole, read = (load_text(replace(data, **fields), seed) for data in (without, given))
+        assert read.fingerprint == whole.fingerprint  # of the groups of test, too
+        assert read.lengths == whole.lengths
+        assert (read.dev, read.test) == (whole.dev, whole.test)
 
 
 def test_a_damaged_copy_is_told(library: Any, tmp_path: Path) -> None:

@@ -29,9 +29,13 @@ EXAMPLES = st.lists(
 
 
 def joined(examples: list[RawExample]) -> set[frozenset[int]]:
-    """The oracle: sets of examples, two of them merged as long as any two share something."""
+    """The oracle: sets of examples, two of them merged as long as any two share something.
+
+    A key that all have is none: it would leave one set.
+    """
+    of_all = set.intersection(*(set(e.keys) for e in examples)) if examples else set()
     sets = [
-        (frozenset([i]), {("text", e.text), *(("key", key) for key in e.keys)})
+        (frozenset([i]), {("text", e.text), *(("key", key) for key in e.keys if key not in of_all)})
         for i, e in enumerate(examples)
     ]
     while True:

@@ -24,13 +24,13 @@ from trainables.datasets.text.examples import (
     split_digest,
     write_examples,
 )
-from trainables.datasets.text.splits import carved, grouped, in_order, limited, without_shared_keys
+from trainables.datasets.text.splits import carved, grouped, in_order, limited
 from trainables.errors import BadData
 from trainables.fetching.cache import built_once
 from trainables.plain import Json
 from trainables.registry.task_facts import DataGroup
 
-_FORMAT = 2  # raised when what an entry holds, or how files are read and split, changes
+_FORMAT = 3  # raised when what an entry holds, or how files are read and split, changes
 
 
 def load_text(
@@ -68,10 +68,9 @@ def load_text(
     require_fingerprint(data, stored["fingerprint"], what)
     write_test = functools.partial(_write_test, raw=raw, data=data, digest=stored["test_digest"])
     if split_seed is not None:
-        drawn = {} if data.max_items is None else {"drawn_from": "all"}  # once: from max_items
         held_in = built_once(
             "text",
-            {**key, **drawn, "dev_share": data.dev_share, "split_seed": split_seed},
+            {**key, "dev_share": data.dev_share, "split_seed": split_seed},
             functools.partial(_divide, whole=held_in, raw=raw, data=data, seed=split_seed),
         )
         stored = stored | json.loads((held_in / "splits.json").read_text())
@@ -128,7 +127,7 @@ def resolve_instructions(data: DataConfig) -> DataConfig:
 def _write_held_in(folder: Path, *, raw: RawText, data: DataConfig) -> None:
     """Write train.jsonl, dev.jsonl and what is known of all splits into ``folder``."""
     read = raw.read("train")
-    train, dev = carved(grouped(without_shared_keys(read.examples)), data.dev_share)
+    train, dev = carved(grouped(read.examples), data.dev_share)
     held_in = {"train": limited(train, data.max_items), "dev": limited(dev, data.max_items)}
     _check(held_in["train"], held_in["dev"], raw, data)
     test, skipped = _test(raw, data)

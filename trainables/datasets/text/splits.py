@@ -20,10 +20,11 @@ def grouped(examples: Iterable[RawExample]) -> list[Example]:
     """The examples with their groups, in the order of their content.
 
     Examples that share a text (the first one of a pair) or a key are of one group, and so are those
-    that a chain of such examples joins. A group is called by the hash of one of its texts, so its
-    name does not depend on keys.
+    that a chain of such examples joins. A key that all of them carry joins none: a column of
+    prompts that holds one value, say, or reviews of one film. A group is called by the hash of one
+    of its texts, so its name does not depend on keys.
     """
-    held = list(examples)
+    held = _without_shared_keys(list(examples))
     parents: dict[str, str] = {}
     texts = [text_digest(example.text)[:16] for example in held]
     for example, text in zip(held, texts, strict=True):
@@ -41,11 +42,7 @@ def grouped(examples: Iterable[RawExample]) -> list[Example]:
     return in_order(made)
 
 
-def without_shared_keys(examples: Sequence[RawExample]) -> Sequence[RawExample]:
-    """The examples without keys that all of them carry: they would be one group.
-
-    A column of prompts that holds one value, or reviews of one film, divide nothing.
-    """
+def _without_shared_keys(examples: Sequence[RawExample]) -> Sequence[RawExample]:
     shared = set.intersection(*(set(example.keys) for example in examples)) if examples else set()
     if not shared:
         return examples
