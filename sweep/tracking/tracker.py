@@ -191,7 +191,7 @@ class Tracker:
         tags = tags_of(arm)
         known = self._attempt(arm)
         is_done = known.tags.get("status", "running") != "running"
-        if _is_of_before(record, known) or (is_done and not record.is_final):
+        if _is_of_before(arm, known) or (is_done and not record.is_final):
             return known.run_id  # an older state
         for name in stale_tags(known.tags, tags):
             self._client().delete_tag(known.run_id, name)
@@ -237,7 +237,7 @@ class Tracker:
         wanted = (arm.signature, name, first_tags(arm), arm.record.started_ms)
         known = runs.get(*wanted)
         began_anew = arm.record.started_ms != known.start_ms
-        if known.is_of_this_version and not (began_anew and not _is_of_before(arm.record, known)):
+        if known.is_of_this_version and not (began_anew and not _is_of_before(arm, known)):
             return known
         runs.replace(arm.signature, known)
         again = runs.get(*wanted)
@@ -424,16 +424,27 @@ def searched_fields(space: SearchSpace) -> list[str]:
     return list(dict.fromkeys([*space.ranges, *listed]))
 
 
-def _is_of_before(record: ArmRecord, known: TrackedRun) -> bool:
+def _is_of_before(arm: TrackedArm, known: TrackedRun) -> bool:
     """Whether a record is of an earlier attempt than the run shows.
 
     Attempts are told apart by when they began, by the clocks of their machines, which may have been
-    set back in between. Only what failed or was broken off is trained again, so that what came to
-    an end of its own is never of before that.
+    set back in between. Code or a sweep that the run does not name is of another attempt, whenever
+    that began. Else only what failed or was broken off is trained again, so that what came to an
+    end of its own is never of before that.
     """
+    record = arm.record
+    there, now = _trained_by(known.tags), _trained_by(tags_of(arm))
+    if there and now and there != now:
+        return False
     was_over = record.status in ("finished", "diverged")
     shows_less = known.tags.get("status", "running") in ("running", "failed", "stopped")
     return record.started_ms < known.start_ms and not (was_over and shows_less)
+
+
+def _trained_by(tags: Mapping[str, str]) -> dict[str, str]:
+    """What tags of a run say of the code that trained its arm, and of the sweep it was for."""
+    names = ("environment.training_code.", "environment.sweep")
+    return {name: value for name, value in tags.items() if name.startswith(names)}
 
 
 def _missing_final_rows(arm: TrackedArm, known: TrackedRun) -> list[Row]:

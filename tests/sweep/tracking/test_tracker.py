@@ -407,15 +407,20 @@ def test_an_arm_trained_once_more_has_one_run_that_shows_nothing_of_the_first_at
     assert content(uri) == content(expected.uri)
 
 
-@pytest.mark.parametrize("before", ["failed", "running"])
+@pytest.mark.parametrize("before", ["failed", "running", "other code", "for another sweep"])
 def test_an_attempt_that_began_earlier_by_a_clock_that_was_set_back_is_shown(
     before: Any, uri: str, other_uri: str
 ) -> None:
     base = history(3)[0][-1]
-    first = record(base.record.config, 2, before)
+    retrained = before not in ("failed", "running")
+    first = record(base.record.config, 2, "finished" if retrained else before)
+    code = "0" if before == "other code" else "1"
+    first.environment |= {"training_code": {"trainables": code}, "sweep": "this"}
     tracker = Tracker(uri)
     tracker.sync(dataclasses.replace(base, record=first, outcome="failed"))
     again = record(base.record.config, 3, "finished")
+    again.environment["training_code"] = {"trainables": "1"}
+    again.environment["sweep"] = "that" if before == "for another sweep" else "this"
     again.started_ms, again.ended_ms = STARTED - 3_600_000, STARTED - 3_500_000
     again.reports = [
         dataclasses.replace(r, timestamp_ms=again.started_ms + r.step) for r in again.reports
