@@ -112,7 +112,7 @@ CONTRASTS: dict[str, tuple[str, str]] = {
     "ended_low": ("{unit}", "lower end of its interval; empty between two looks"),
     "ended_high": ("{unit}", "upper end of its interval"),
     "ended_interval": ("", "name and level of that interval"),
-    "p": ("", "p of the paired t test"),
+    "p": ("", "p of the test: of paired t, or of sign flips where it is larger"),
     "p_adjusted": ("", "the same, adjusted for families and settings"),
     "p_equivalent": ("", "p of two one-sided tests for equivalence"),
     "e_value": ("", "evidence of a test that may look at any time; above 20 is 5 %"),

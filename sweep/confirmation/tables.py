@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from sweep.confirmation.plan import CONSTRAINED, MEASURES, UNCONSTRAINED
-from sweep.confirmation.words import ended_text, is_early, sentences
+from sweep.confirmation.words import ended_text, is_early, p_text, sentences
 from sweep.results.tables.formats import NOTHING, Row, Table, number
 from trainables.plain import Json
 
@@ -69,8 +69,8 @@ def notes(entry: Mapping[str, Json]) -> list[str]:
         f"Gain: {entry['metric']}, {MEASURES[entry['measure']]}, in {entry['unit']}; above 0 "
         "the constrained network is better. Paired by seed; every planned seed counts, one that "
         f"ended without a result as the {entry['worst_score']}.",
-        f"Interval: {'; '.join(sorted(intervals))}. p: adjusted, families first and their settings "
-        f"after them (Holm); the error of the whole table is {design['error']:g}"
+        f"Interval: {'; '.join(sorted(intervals))}. p: {p_text(design)}, adjusted: families first "
+        f"and their settings after them (Holm); the error of the whole table is {design['error']:g}"
         + (", and that of all controls together the same." if entry["controls"] else "."),
         *([f"Gain over all ended: {EARLY}"] if any(map(is_early, every)) else []),
         "certified: constrained networks that the test units certify as feasible, of those on the "

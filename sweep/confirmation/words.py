@@ -14,6 +14,8 @@ from sweep.results.findings import is_slight, size_text
 from trainables.plain import Json
 from trainables.primal_dual.certificate import LEAST_UNITS
 
+FEW = 10  # seeds or studies, below which a claim has the p of sign flips beside it
+
 
 def sentences(entry: Mapping[str, Json]) -> list[str]:
     """What was found, settings of one outcome together; what it does not show comes last."""
@@ -36,7 +38,7 @@ def answer(entry: Mapping[str, Json]) -> list[str]:
             place = _place(contrast, entry)
             said = f"against plain training: {verdict.outcome}{place}{verdict.but}"
         found.setdefault(said, []).append(f"{one['setting']}{numbers}")
-        for text in _besides(one, verdict, entry["design"]["smallest_effect"]):
+        for text in _besides(one, verdict, entry):
             more.setdefault(text, []).append(one["setting"])
     texts = [f"{said[0].upper()}{said[1:]}: {', '.join(of)}." for said, of in found.items()]
     whole = len(entry["settings"])
@@ -82,7 +84,7 @@ def of_setting(one: Mapping[str, Json], entry: Mapping[str, Json]) -> str:
             f"Over all {contrast['seeds']} that ended it is {ended_text(contrast)}: what is "
             "decided early is estimated too large."
         )
-    return " ".join([*texts, *_besides(one, verdict, entry["design"]["smallest_effect"])])
+    return " ".join([*texts, *_besides(one, verdict, entry)])
 
 
 class Verdict(NamedTuple):
@@ -161,8 +163,8 @@ def _place(contrast: Mapping[str, Json], entry: Mapping[str, Json]) -> str:
     return f", on {what}, over {counted} fresh seed{'s' * (ended != 1)}"
 
 
-def _besides(one: Mapping[str, Json], verdict: Verdict, least: float | None) -> list[str]:
-    """How many networks are certified, and what controls say of a better one."""
+def _besides(one: Mapping[str, Json], verdict: Verdict, entry: Mapping[str, Json]) -> list[str]:
+    """What few seeds can show, how many networks are certified, and what controls say."""
     if not verdict.is_measured:
         return []
     ours = one["arms"][CONSTRAINED]
@@ -170,11 +172,12 @@ def _besides(one: Mapping[str, Json], verdict: Verdict, least: float | None) -> 
     on = f" ({few})" if few else ""
     so = "" if ours["feasible"] else ", so that it is no result about feasible networks"
     texts = [
+        *few_seeds(one["contrasts"][UNCONSTRAINED], entry),
         f"{ours['certified']['feasible']} of {ours['seeds']} constrained networks are certified "
-        f"feasible on the test split{on}{so}."
+        f"feasible on the test split{on}{so}.",
     ]
     if one["contrasts"][UNCONSTRAINED]["marked"] == "better":
-        texts += _against_controls(one, least)
+        texts += _against_controls(one, entry["design"]["smallest_effect"])
     return texts
 
 
@@ -227,10 +230,10 @@ def of_family(family: Mapping[str, Json], entry: Mapping[str, Json]) -> str:
             f"undecided: {words} for these test units, {numbers}, but in no binding setting "
             "where other units are drawn as well"
         )
-    early = ""
+    texts = [f"{found}."]
     if is_early(family):
-        early = f" Over all {family['seeds']} seeds that ended: {ended_text(family)}."
-    return f"{found}.{early}"
+        texts.append(f"Over all {family['seeds']} seeds that ended: {ended_text(family)}.")
+    return " ".join([*texts, *few_seeds(family, entry)])
 
 
 def is_early(contrast: Mapping[str, Json], unit: str = "seeds") -> bool:
@@ -248,6 +251,34 @@ def ended_text(contrast: Mapping[str, Json]) -> str:
     between = found["low"] is None or found["high"] is None
     interval = "no interval before the next look" if between else interval_text(found)
     return f"{found['mean']:+.3g} ({interval})"
+
+
+def few_seeds(
+    contrast: Mapping[str, Json], entry: Mapping[str, Json], unit: str = "seeds"
+) -> list[str]:
+    """What sign flips say beside a difference that few seeds, or studies, are claimed to show."""
+    count, flip = contrast["counted"], contrast["sign_flip"]
+    if contrast["marked"] not in ("better", "worse") or count >= FEW:
+        return []
+    text = f"By sign flips p is {flip['p']:.2g}, and of {count} {unit} it is never below "
+    text += f"{flip['least_p']:.2g}"
+    if flip["p"] > entry["design"]["error"]:
+        text += ": the claim rests on differences being normal"
+    return [f"{text}."]
+
+
+def p_text(design: Mapping[str, Json]) -> str:
+    """Whose p a table has, before it is adjusted.
+
+    >>> p_text({"rule": "looks", "sign_flips": True})
+    "the larger of the paired t test's and of sign flips'"
+    """
+    flips = design.get("sign_flips", False)
+    if design["rule"] == "any_time":
+        both = "the smaller of the t e-process and of its bets on signs alone"
+        return f"1 over {both if flips else 'the t e-process'}"
+    t = "the paired t test's"
+    return f"the larger of {t} and of sign flips'" if flips else t
 
 
 def _against_controls(one: Mapping[str, Json], least: float | None) -> list[str]:
@@ -297,6 +328,11 @@ def limits(entry: Mapping[str, Json]) -> list[str]:
             f"Intervals over test units draw {fewest['groups']} {fewest['group']}"
             f"{'s' * (fewest['groups'] > 1)} anew: from fewer than {LEAST_UNITS} they are too "
             "narrow."
+        )
+    if not entry["design"].get("sign_flips", False):
+        texts.append(
+            "The plan is from before sign flips had to agree: where differences are not normal its "
+            "t tests err more often than they say (docs/statistics.md)."
         )
     if any(CONTROLS[name].ranges for name in entry["controls"]):
         texts.append("What was tuned was tuned once: this is about these configurations.")

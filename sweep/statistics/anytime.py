@@ -36,6 +36,24 @@ def t_e_value(t: Floats, seeds: int, prior_variance: float = PRIOR_VARIANCE) -> 
     return np.ones_like(e) if not freedom else e
 
 
+def symmetric_e_values(values_K: Floats, prior_variance: float = PRIOR_VARIANCE) -> Floats:
+    """The same mixture's bets on signs alone, an e-process of any symmetric differences: [..., K].
+
+    Each difference's size is taken as known before its sign is bet on: the bet is 2 f(d) / (f(d) +
+    f(-d)), f the mixture's density given all before. Where both signs are as likely, whatever the
+    sizes, its mean is 1. After n seeds it is below 2^(n - 1), so five of one sign show no more than
+    sign flips do.
+    """
+    n_K = np.arange(1, values_K.shape[-1] + 1)
+    before_K = np.cumsum(values_K, axis=-1) - values_K
+    squares_K = np.cumsum(np.square(values_K), axis=-1)
+    shrunk_K = prior_variance / (1 + n_K * prior_variance)
+    rest_K = squares_K - shrunk_K * np.square(before_K + values_K)
+    flipped_K = squares_K - shrunk_K * np.square(before_K - values_K)
+    ratio_K = np.divide(rest_K, flipped_K, out=np.ones_like(rest_K), where=flipped_K > 0)
+    return np.asarray(np.cumprod(2 / (1 + ratio_K ** (n_K / 2)), axis=-1), dtype=np.float64)
+
+
 def sequence_reach(seeds: int, level: float, prior_variance: float = PRIOR_VARIANCE) -> float:
     """Half width of the t confidence sequence after n seeds, in standard errors.
 

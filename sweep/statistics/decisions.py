@@ -154,8 +154,7 @@ def staged_p(design: Design, values_K: Floats) -> tuple[Floats, Floats]:
     """
     different, equivalent = [], []
     for n, share in design.stages(values_K.shape[-1]):
-        mean, error = paired.mean_and_error(values_K[..., :n])
-        p, p_equivalent = _p(design, mean, error, n)
+        p, p_equivalent = _p(design, values_K[..., :n])
         different.append(p / share)
         equivalent.append(p_equivalent / share)
     none = np.ones((*values_K.shape[:-1], 0))
@@ -277,24 +276,40 @@ def interval_name(design: Design, level: float) -> str:
     return f"paired t interval, {whole} over all {len(design.looks)} looks{here}"
 
 
-def _p(design: Design, mean: Floats, error: Floats, seeds: int) -> tuple[Floats, Floats]:
+def _p(design: Design, values_K: Floats) -> tuple[Floats, Floats]:
     """p of one stage, before its share of the error: different from 0, and equivalent to 0."""
-    effect = design.smallest_effect
-    if design.rule != "any_time":
-        p = np.where(error == 0, 1.0, paired.t_p(mean, error, seeds))
-        same = np.ones_like(p) if effect is None else paired.equivalence_p(
-            mean, error, seeds, effect
-        )  # fmt: skip
-        return p, same
-
-    def one_over_e(null: float) -> Floats:
-        e = anytime.t_e_value(paired.t_of(mean, error, null), seeds)
-        return np.where(error == 0, 1.0, np.fmin(1 / e, 1.0))
-
+    (mean, error), effect = paired.mean_and_error(values_K), design.smallest_effect
+    if design.rule == "any_time":
+        different = partial(_one_over_e, design, values_K)
+        if effect is None:
+            return different(0.0), np.ones_like(mean)
+        same = np.maximum(different(effect), different(-effect))
+        return different(0.0), np.where(np.abs(mean) < effect, same, 1.0)
+    p = np.where(error == 0, 1.0, paired.t_p(mean, error, values_K.shape[-1]))
+    p = _flipped(design, p, values_K)
     if effect is None:
-        return one_over_e(0.0), np.ones_like(mean)
-    same = np.maximum(one_over_e(effect), one_over_e(-effect))
-    return one_over_e(0.0), np.where(np.abs(mean) < effect, same, 1.0)
+        return p, np.ones_like(p)
+    same = paired.equivalence_p(mean, error, values_K.shape[-1], effect)
+    for edge in (effect, -effect):  # one-sided: half of the p of both sides
+        same = _flipped(design, same, values_K - edge, sides=1)
+    return p, same
+
+
+def _flipped(design: Design, p: Floats, values_K: Floats, sides: int = 2) -> Floats:
+    """p, or that of sign flips where it is larger; it is asked where the t test finds something."""
+    found = p <= design.error
+    if design.sign_flips and found.any():
+        p = p.copy()
+        p[found] = np.maximum(p[found], paired.sign_flip_p(values_K[found]) * sides / 2)
+    return p
+
+
+def _one_over_e(design: Design, values_K: Floats, null: float) -> Floats:
+    mean, error = paired.mean_and_error(values_K)
+    e = anytime.t_e_value(paired.t_of(mean, error, null), values_K.shape[-1])
+    if design.sign_flips:
+        e = np.fmin(e, anytime.symmetric_e_values(values_K - null)[..., -1])
+    return np.where(error == 0, 1.0, np.fmin(1 / e, 1.0))
 
 
 def _adjusted(design: Design, p_HN: Floats) -> Floats:
@@ -320,7 +335,7 @@ def _estimates(
         reach = anytime.sequence_reach if design.rule == "any_time" else paired.t_reach
         half = np.where(error == 0, np.nan, error) * reach(n, 1 - design.error * shares[n])
         low[here], high[here] = mean[here] - half, mean[here] + half
-        p[here] = _p(design, mean[here], error, n)[0]
+        p[here] = _p(design, values_HK[here][:, :n])[0]
     return mean, low, high, level, p
 
 

@@ -12,8 +12,8 @@ from trainables.errors import require
 from trainables.plain import Json
 
 Rule = Literal["looks", "any_time", "fixed"]
-EARLY_LOOKS = (5, 10)  # before the last one
-SPENDING = (0.1, 0.3, 0.6)  # shares of the error, of the first looks and the last
+EARLY_LOOKS = (10,)  # before the last one
+SPENDING = (0.3, 0.7)  # shares of the error, of the first looks and the last
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,8 @@ class Design:
 
     Rules: ``fixed`` tests once, at the one look; ``looks`` at each, which spends its share of the
     error (their sum is all of it: a union bound, so any dependence between looks is allowed);
-    ``any_time`` after every seed, by e-processes.
+    ``any_time`` after every seed, by e-processes. With ``sign_flips`` a p is the t test's or that
+    of sign flips, whichever is larger; with ``any_time`` the t e-process or its bets on signs.
     """
 
     families: dict[str, tuple[str, ...]]  # the names of each one's settings
@@ -31,6 +32,7 @@ class Design:
     spending: tuple[float, ...] = SPENDING  # one share per look, in all 1
     error: float = 0.05  # of the whole table
     smallest_effect: float | None = None  # of interest, in the score's unit; None: no equivalence
+    sign_flips: bool = False  # have to agree; designs of before, which keep their rule, lack it
 
     def __post_init__(self) -> None:
         names = [name for settings in self.families.values() for name in settings]
@@ -68,19 +70,18 @@ class Design:
         error: float = 0.05,
         smallest_effect: float | None = None,
     ) -> Design:
-        """The design for so many seeds: looks at 5, 10 and at the last, which spend 10, 30, 60 %.
+        """The design for so many seeds: looks at 10 and at the last, which spend 30 and 70 %.
 
-        With fewer seeds the looks that are left share the whole error in the same proportions, and
-        a single one spends all of it.
+        Up to ten seeds there is one look, which spends the whole error.
 
-        >>> design = Design.planned({"UT": ("L=4",)}, seeds=10)
-        >>> design.looks, [round(share, 2) for share in design.spending]
-        ((5, 10), [0.25, 0.75])
+        >>> design = Design.planned({"UT": ("L=4",)}, seeds=20)
+        >>> design.looks, design.spending
+        ((10, 20), (0.3, 0.7))
         """
         require(seeds >= 2, "seeds", seeds, "at least 2", "one seed has no spread to judge by.")
         early = [look for look in EARLY_LOOKS if look < seeds]
         looks = {"fixed": (seeds,), "any_time": ()}.get(rule, (*early, seeds))
-        shares = SPENDING[: len(looks)]
+        shares = SPENDING[-len(looks) :] if looks else ()
         return cls(
             families={name: tuple(settings) for name, settings in families.items()},
             rule=rule,
@@ -88,6 +89,7 @@ class Design:
             spending=tuple(share / math.fsum(shares) for share in shares),
             error=error,
             smallest_effect=smallest_effect,
+            sign_flips=True,
         )
 
     @cached_property
@@ -112,7 +114,10 @@ class Design:
         )  # fmt: skip
 
     def to_json(self) -> dict[str, Json]:
-        """Plain values that ``from_json`` turns back into an equal design."""
+        """Plain values that ``from_json`` turns back into an equal design.
+
+        Those of before say nothing of sign flips: their plans keep their digest.
+        """
         return {
             "families": {name: list(settings) for name, settings in self.families.items()},
             "rule": self.rule,
@@ -120,6 +125,7 @@ class Design:
             "spending": list(self.spending),
             "error": self.error,
             "smallest_effect": self.smallest_effect,
+            **({"sign_flips": True} if self.sign_flips else {}),
         }
 
     @classmethod

@@ -23,6 +23,8 @@ Floats = NDArray[np.float64]
 ROUNDING = 1e-12  # of the largest value: differences that differ by less are the same one
 EXACT_SEEDS = 32  # two halves of 2**16 sums each; above that sign flips are drawn
 DRAWN_FLIPS = 100_000
+FEW_SEEDS = 10  # up to which all signs of many rows are one product
+_AT_ONCE = 2_000  # rows of it: bounds memory
 
 
 class ExactTest(NamedTuple):
@@ -133,6 +135,24 @@ def sign_flip(values_K: Floats, *, key: int = 0) -> ExactTest:
     left, right = _signed_sums(values_K[: seeds // 2]), _signed_sums(values_K[seeds // 2 :])
     extreme = (len(right) - np.searchsorted(right, reached - left)).sum()
     return ExactTest(min(1.0, 2 * float(extreme) / 2.0**seeds), least)
+
+
+def sign_flip_p(values_K: Floats) -> Floats:
+    """p of ``sign_flip`` over the last axis, [...]; few seeds at once, by all signs of all rows."""
+    seeds = values_K.shape[-1]
+    rows_RK = values_K.reshape(-1, seeds)
+    if seeds > FEW_SEEDS:
+        found = [sign_flip(row_K).p for row_K in rows_RK]
+        return np.array(found, dtype=np.float64).reshape(values_K.shape[:-1])
+    # The first sign stays: a flip of all signs gives the same |sum|.
+    signs_KD = 1.0 - 2.0 * (np.arange(2 ** (seeds - 1)) >> np.arange(seeds)[:, None] & 1)
+    p_R = np.empty(len(rows_RK))
+    for start in range(0, len(rows_RK), _AT_ONCE):
+        part_RK = rows_RK[start : start + _AT_ONCE]
+        reached_R = np.abs(part_RK.sum(axis=-1)) - ROUNDING * np.abs(part_RK).sum(axis=-1)
+        extreme_RD = np.abs(part_RK @ signs_KD) >= reached_R[:, None]
+        p_R[start : start + _AT_ONCE] = extreme_RD.mean(axis=-1)
+    return p_R.reshape(values_K.shape[:-1])
 
 
 def wilcoxon(values_K: Floats) -> ExactTest:

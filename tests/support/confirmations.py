@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -35,13 +35,26 @@ def searched(objects: ObjectStore, **options: Any) -> Definition:
     return store_sweep(objects, {FIRST: came_to, SECOND: came_to}, objectives=best, **options)
 
 
+def of_before(
+    families: Mapping[str, tuple[str, ...]], smallest_effect: float | None = None
+) -> Design:
+    """The design of ten seeds that plans of before have: a first look at five, by t tests alone."""
+    return Design(
+        dict(families), looks=(5, 10), spending=(0.25, 0.75), smallest_effect=smallest_effect
+    )
+
+
 def wanted(
     seeds: int = 10,
-    rule: Rule = "fixed",
+    rule: Rule | Literal["of before"] = "fixed",
     smallest_effect: float | None = 0.2,
     **fields: Any,
 ) -> Wanted:
-    design = partial(Design.planned, seeds=seeds, rule=rule, smallest_effect=smallest_effect)
+    design = (
+        partial(of_before, smallest_effect=smallest_effect)
+        if rule == "of before"
+        else partial(Design.planned, seeds=seeds, rule=rule, smallest_effect=smallest_effect)
+    )
     return Wanted(name=NAME, seeds=seeds, design=design, **fields)
 
 

@@ -16,6 +16,7 @@ from sweep.confirmation.words import (
     is_early,
     limits,
     of_setting,
+    p_text,
     units_text,
 )
 from sweep.results.tables.formats import NOTHING, number
@@ -157,7 +158,8 @@ def _legend(entry: Mapping[str, Json]) -> list[str]:
         f"counts as the {entry['worst_score']}.",
         f"from, to: {'; '.join(intervals)}.",
         *([f"all ended seeds: {EARLY}"] if any(map(is_early, _every(entry))) else []),
-        f"p: adjusted: families first, then their settings (Holm), {error:g} for the whole table"
+        f"p: {p_text(design)}, adjusted: families first, then their settings (Holm), {error:g} for "
+        "the whole table"
         + (f", and {error / len(controls):.2g} for each control." if controls else "."),
         *([_UNITS] if _has_units(entry) else []),
         "in search: the gain on the data that selected it. best of tries against best of "

@@ -25,15 +25,16 @@ def print_power(design: Design, seeds: Sequence[int], unit: str = "seeds") -> No
     ]
     out = console()
     out.print(table(rows, right=(unit, *list(rows[0])[2:])))
-    count = seeds[0]
+    count, first = seeds[0], design.error / len(design.families)
     out.print(
         Paragraph(
             "How often an effect is marked, by its size d_z: the mean difference over the standard "
             f"deviation of the differences between {unit}. "
             f"{counted(len(design.families), 'family')}, "
             f"{counted(len(design.settings), 'setting')}, "
-            f"error {design.error:g} for the whole table. The most extreme sign-flip p of {count} "
-            f"{unit} is {2 / 2**count:.2g}."
+            f"error {design.error:g} for the whole table. Sign flips of {count} {unit} have no p "
+            f"below {2 / 2**count:.2g}; a family is marked from {first:.2g} on"
+            + (": so few can mark nothing." if 2 / 2**count > first else ".")
         )
     )
 

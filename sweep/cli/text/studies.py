@@ -11,7 +11,7 @@ from sweep.cli.text.power import print_power
 from sweep.cli.text.table import Paragraph, table
 from sweep.confirmation.plan import CONSTRAINED, MEASURES, StudiesPlan
 from sweep.confirmation.studies import TUNED
-from sweep.confirmation.words import groups_text, is_early
+from sweep.confirmation.words import few_seeds, groups_text, is_early, p_text
 from trainables.plain import Json
 
 _UNIT = "studies"
@@ -100,9 +100,11 @@ def _legend(entry: Mapping[str, Json]) -> Iterator[str]:
             "over all studies that have ended, which decides nothing."
         )
     yield (
-        "p: adjusted: families first, then their settings (Holm), "
+        f"p: {p_text(entry['design'])}, adjusted: families first, then their settings (Holm), "
         f"{entry['design']['error']:g} for the whole table."
     )
+    for one in settings:
+        yield from (f"{one['setting']}: {text}" for text in few_seeds(one, entry, _UNIT))
     yield (
         "no winner: in so many of these studies the search of the constrained side, of the plain "
         "side, found none. Without a constrained winner one trains plainly, so the study counts "

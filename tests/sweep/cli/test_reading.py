@@ -230,7 +230,7 @@ def test_the_outcome_of_a_confirmation_comes_first(objects: ObjectStore) -> None
     scores = {FIRST: 1.0, SECOND: 0.0}  # by how much the constrained arm is better
 
     def score_of(setting: str, kind: str, seed: int) -> float:
-        gain = scores[setting] + 0.5 * (-1) ** seed
+        gain = scores[setting] + 0.2 * (-1) ** seed
         return 12.0 - gain * (kind == "constrained")
 
     confirmations.trained(objects, definition, score_of)

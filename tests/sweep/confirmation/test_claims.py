@@ -41,7 +41,7 @@ def early(setting: str, kind: str, seed: int) -> float:
 
 def decided_early(objects: ObjectStore, **wanted: Any) -> tuple[SearchSpace, Any]:
     hand.searched(objects, space=CONFIRMED)
-    plan, definition = hand.stored(objects, hand.wanted(rule="looks", **wanted))
+    plan, definition = hand.stored(objects, hand.wanted(rule="of before", **wanted))
     hand.trained(objects, definition, early)
     return definition.space, confirmed(objects, definition, plan)
 
@@ -91,7 +91,8 @@ def test_means_beside_a_contrast_are_of_its_seeds_whatever_others_count(
     objects: ObjectStore,
 ) -> None:
     hand.searched(objects)
-    plan, definition = hand.stored(objects, hand.wanted(rule="looks", controls=("mixed_gamma",)))
+    wanted = hand.wanted(rule="of before", controls=("mixed_gamma",))
+    plan, definition = hand.stored(objects, wanted)
 
     def score(setting: str, kind: str, seed: int) -> float:
         if kind == "mixed_gamma":  # undecided to the end
@@ -141,7 +142,7 @@ def test_between_two_looks_the_estimate_over_all_ended_has_no_interval(
     objects: ObjectStore,
 ) -> None:
     hand.searched(objects)
-    plan, definition = hand.stored(objects, hand.wanted(rule="looks"))
+    plan, definition = hand.stored(objects, hand.wanted(rule="of before"))
     hand.trained(objects, definition, lambda *of: early(*of) if of[2] < 1007 else None)
     found = contrast(confirmed(objects, definition, plan))
     assert (found["counted"], found["seeds"]) == (5, 7)
@@ -166,7 +167,7 @@ def one_unit(gain: float) -> hand.LossesOf:
 
 
 def test_a_family_is_better_only_where_a_setting_may_be_over_units(objects: ObjectStore) -> None:
-    entry, decided = of_units(objects, one_unit(0.2), seeds=5)
+    entry, decided = of_units(objects, one_unit(0.2), seeds=8)
     (family,) = entry["families"]
     assert (family["outcome"], contrast(entry)["marked"]) == ("better", "undecided")
     assert family["marked"] == "undecided"
@@ -183,7 +184,7 @@ def test_a_family_whose_settings_all_do_not_bind_is_vacuous(objects: ObjectStore
         own = np.random.default_rng([len(kind), seed]).uniform(0.3, 0.301, 12)
         return own - 0.1 * (kind == "constrained")
 
-    entry, decided = of_units(objects, better, plain=FEASIBLE, seeds=5)
+    entry, decided = of_units(objects, better, plain=FEASIBLE, seeds=8)
     (family,) = entry["families"]
     assert (family["outcome"], family["marked"]) == ("better", "vacuous")
     assert decided  # more seeds cannot tell more of it
@@ -198,7 +199,7 @@ def test_a_family_is_better_where_one_binding_setting_bears_it_out(objects: Obje
         own = np.random.default_rng([len(kind), seed]).uniform(0.3, 0.301, 12)
         return own - 0.1 * (kind == "constrained")
 
-    entry, decided = of_units(objects, losses_of, TWO, seeds=5)
+    entry, decided = of_units(objects, losses_of, TWO, seeds=8)
     (family,) = entry["families"]
     assert [one["contrasts"]["unconstrained"]["marked"] for one in entry["settings"]] == [
         "undecided",
@@ -221,7 +222,7 @@ def test_what_units_bear_out_at_a_later_look_is_claimed_with_its_numbers(
             own[6:] -= 0.03 if seed < 1005 else 0.0
         return own
 
-    entry, decided = of_units(objects, losses_of, rule="looks")
+    entry, decided = of_units(objects, losses_of, rule="of before")
     found = contrast(entry)
     seeds = range(1000, 1010)
     by_seed = {FIRST: {seed: found["per_seed"][str(seed)] for seed in seeds}}

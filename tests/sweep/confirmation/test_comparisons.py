@@ -42,7 +42,7 @@ def contrast(entry: Any, setting: str = FIRST, other: str = "unconstrained") -> 
 
 def test_numbers_are_scipys(objects: ObjectStore) -> None:
     entry = shown(objects)
-    seeds = range(1000, 1010)
+    seeds, least = range(1000, 1010), 2 / 2**10  # of sign flips: all seeds have one sign
     pairs = {
         setting: (
             [score(setting, "unconstrained", s) for s in seeds],
@@ -55,13 +55,13 @@ def test_numbers_are_scipys(objects: ObjectStore) -> None:
         test = stats.ttest_rel(plain, ours)  # plain - ours: RMSE, lower is better
         low, high = test.confidence_interval(0.95)
         assert (found["mean"], found["p"], found["low"], found["high"]) == pytest.approx(
-            (np.mean(np.subtract(plain, ours)), test.pvalue, low, high), rel=1e-9
+            (np.mean(np.subtract(plain, ours)), max(test.pvalue, least), low, high), rel=1e-9
         )
         assert found["counted"] == 10
         assert found["outcome"] == "better"
     both = np.mean([np.subtract(plain, ours) for plain, ours in pairs.values()], axis=0)
     (family,) = entry["families"]
-    assert family["p"] == pytest.approx(stats.ttest_1samp(both, 0.0).pvalue, rel=1e-9)
+    assert stats.ttest_1samp(both, 0.0).pvalue < least == family["p"]
 
 
 def test_every_planned_seed_counts(objects: ObjectStore) -> None:
@@ -181,7 +181,7 @@ def test_networks_that_miss_their_constraint_are_no_result_about_feasible_ones(
 def test_seeds_after_the_decision_are_told_of_and_do_not_count(objects: ObjectStore) -> None:
     """To go on until enough networks are certified would be to choose by the outcome."""
     hand.searched(objects)
-    plan, definition = hand.stored(objects, hand.wanted(rule="looks"))
+    plan, definition = hand.stored(objects, hand.wanted(rule="of before"))
 
     def first(setting: str, kind: str, seed: int) -> float | None:
         return score(setting, kind, seed, gain=5.0) if seed < 1005 else None

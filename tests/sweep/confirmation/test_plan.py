@@ -119,7 +119,7 @@ def stages(of: Plan) -> list[int]:
 
 def test_stages_are_the_looks_or_seed_by_seed() -> None:
     assert stages(plan()) == [20]
-    assert stages(plan(until_decided=True)) == [5, 10, 20]
-    assert stages(plan(seeds=7, until_decided=True)) == [5, 7]
+    assert stages(plan(until_decided=True)) == [10, 20]
+    assert stages(plan(seeds=12, until_decided=True)) == [10, 12]
     assert stages(plan(seeds=6, rule="any_time", until_decided=True)) == [3, 4, 5, 6]
     assert stages(plan(seeds=6, rule="fixed", until_decided=True)) == [6]

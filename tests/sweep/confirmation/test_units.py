@@ -272,7 +272,7 @@ def test_every_contrast_needs_seeds_and_units_to_agree(objects: ObjectStore) -> 
             own[3] -= 0.2
         return own if kind != "unconstrained" else own + 0.3
 
-    entry, _, _ = shown(objects, by_losses(12, losses_U)[1], 5, controls=("detached",))
+    entry, _, _ = shown(objects, by_losses(12, losses_U)[1], 8, controls=("detached",))
     one = entry["settings"][0]
     plain, control = (one["contrasts"][name] for name in ("unconstrained", "detached"))
     assert (plain["outcome"], plain["marked"]) == ("better", "better")

@@ -13,6 +13,7 @@ def setting(**marked: str) -> dict[str, Json]:
     """A setting whose constrained arm is better than plain training, and so than its controls."""
     against = {"mean": 0.2, "counted": 6, "seeds": 6, "low": 0.1, "high": 0.3, "marked": "better"}
     against |= {"outcome": "better", "decided_at": 6}
+    against["sign_flip"] = {"p": 2 / 2**6, "least_p": 2 / 2**6}
     contrasts = {
         name: {**against, "marked": mark, "question": CONTROLS[name].question}
         for name, mark in marked.items()
@@ -29,8 +30,22 @@ def setting(**marked: str) -> dict[str, Json]:
 ENTRY: dict[str, Json] = {
     "unit": "grey levels",
     "measure": "unseen_mean",
-    "design": {"smallest_effect": 0.15},
+    "design": {"smallest_effect": 0.15, "error": 0.05},
 }
+
+
+def test_what_few_seeds_can_show_stands_beside_a_claim() -> None:
+    one = setting()
+    least = "By sign flips p is 0.031, and of 6 seeds it is never below 0.031."
+    assert least in of_setting(one, ENTRY)
+    contrast = one["contrasts"]["unconstrained"]
+    contrast |= {"counted": 5, "seeds": 5, "sign_flip": {"p": 2 / 2**5, "least_p": 2 / 2**5}}
+    assert "never below 0.062: the claim rests on differences being normal." in of_setting(
+        one, ENTRY
+    )
+    assert "By sign flips" not in of_setting(
+        one | {"contrasts": {"unconstrained": contrast | {"counted": 10, "seeds": 10}}}, ENTRY
+    )
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -70,3 +71,30 @@ def test_the_sign_e_value_is_a_mixture_of_binomials() -> None:
         for s in range(7)
     )
     assert mean == pytest.approx(1, rel=1e-12)
+
+
+def test_bets_on_signs_have_a_mean_of_one_whatever_the_sizes() -> None:
+    """Over all signs of sizes that are skewed and of two basins; and every bet by itself."""
+    for sizes in ([3.0, 0.2, 1.0, 40.0, 1.0, 0.0], [1.0, 1.01, 0.99, 1.0, 1.02, 1.0]):
+        signs = np.array(list(itertools.product((1, -1), repeat=6)))
+        e = anytime.symmetric_e_values(signs * np.array(sizes))
+        assert e.mean(axis=0) == pytest.approx(np.ones(6))
+        assert (e <= 2.0 ** np.arange(6) + 1e-9).all()
+        later = e[:, -1].reshape(-1, 2).mean(axis=1)  # the last sign either way
+        assert later == pytest.approx(e[::2, -2])
+
+
+def test_a_bet_is_the_share_of_the_mixed_likelihood_of_both_signs() -> None:
+    def likelihood(values: list[float]) -> float:  # mu ~ N(0, sigma^2), d log sigma
+        def at(log_sigma: float) -> float:
+            sigma = math.exp(log_sigma)
+            cov = sigma**2 * (np.eye(len(values)) + 1)
+            return float(stats.multivariate_normal.pdf(values, cov=cov))
+
+        return float(integrate.quad(at, -4, 5, limit=200)[0])
+
+    values = [0.4, -0.7, 1.1]
+    other = likelihood([*values[:2], -values[2]])
+    found = anytime.symmetric_e_values(np.array(values))
+    bet = 2 * likelihood(values) / (likelihood(values) + other)
+    assert found[2] / found[1] == pytest.approx(bet, rel=1e-6)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from sweep.statistics import anytime, paired
 from sweep.statistics.decisions import OUTCOMES, aligned, decide, interval_name, table
 from sweep.statistics.design import Design
 from sweep.statistics.multiplicity import gatekept
+from tests.support.confirmations import of_before
 from trainables.errors import InvalidValue, UnknownName
 
 FAMILIES = {"UT": ("a", "b", "c"), "DUST": ("d",), "ViT": ("e", "f")}
@@ -34,7 +37,11 @@ def naive_adjusted(design: Design, values_SK: np.ndarray) -> np.ndarray:
             found = stats.ttest_1samp(row[:n], 0)
             p = found.pvalue
             if design.rule == "any_time":
-                p = 1 / float(anytime.t_e_value(np.array(found.statistic), n))
+                e = float(anytime.t_e_value(np.array(found.statistic), n))
+                p = 1 / min(e, float(anytime.symmetric_e_values(row[:n])[-1]))
+            elif p <= design.error:
+                signs = np.array(list(itertools.product((1, -1), repeat=n)))
+                p = max(p, (np.abs(signs @ row[:n]) >= abs(row[:n].sum()) - 1e-9).mean())
             smallest[h] = min(smallest[h], p / share)
     return np.concatenate(gatekept(smallest[:3], smallest[3:], design.members))
 
@@ -76,7 +83,7 @@ def test_what_is_decided_stays_decided_with_its_numbers(rule) -> None:
 
 
 def test_a_gate_that_opens_later_lets_through_what_an_earlier_look_showed() -> None:
-    design = Design.planned({"UT": ("a", "b")}, 10)
+    design = of_before({"UT": ("a", "b")})
     mean = np.array([2, 8, 5, 1.5, 8.5, 5, 5.1, 4.9, 5.2, 4.8])  # passes at the second look
     a = np.array([5, 5.1, 4.9, 5.05, 4.95, -20, 30, -25, 35, 5])  # is clear at the first
     found = decide(design, np.stack([a, 2 * mean - a]))
@@ -89,11 +96,12 @@ def test_a_gate_that_opens_later_lets_through_what_an_earlier_look_showed() -> N
 def test_nothing_is_tested_between_looks() -> None:
     design = Design.planned(FAMILIES, 20)
     values = drawn(3, 6, 20, effect=3.0)
-    assert (decide(design, values[:, :4]).p_adjusted == 1).all()
-    at_five, at_nine = decide(design, values[:, :5]), decide(design, values[:, :9])
-    assert (at_five.p_adjusted == at_nine.p_adjusted).all()
-    assert (at_nine.counted == 5).all()
-    assert (at_nine.seeds == 9).all()
+    assert (decide(design, values[:, :9]).p_adjusted == 1).all()
+    at_ten, later = decide(design, values[:, :10]), decide(design, values[:, :19])
+    assert (at_ten.p_adjusted == later.p_adjusted).all()
+    assert (later.counted[later.decided_at > 0] == 10).all()
+    assert (later.decided_at > 0).any()
+    assert (later.seeds == 19).all()
     early = decide(design, values[:, :4])
     assert early.mean[3:] == pytest.approx(values[:, :4].mean(axis=1))
     assert np.isnan(early.low).all()
@@ -101,7 +109,7 @@ def test_nothing_is_tested_between_looks() -> None:
 
 
 def test_intervals_are_of_the_look_and_cover_over_all() -> None:
-    design = Design.planned({"UT": ("a",)}, 10)
+    design = of_before({"UT": ("a",)})
     values = drawn(4, 1, 10)
     found = decide(design, values)
     level = 1 - 0.05 * 0.75
@@ -198,11 +206,39 @@ def test_a_line_has_its_companions_of_the_counted_seeds() -> None:
 
 @pytest.mark.parametrize("rule", RULES)
 def test_no_star_anywhere_in_95_of_100_null_tables_at_any_stopping_time(rule) -> None:
-    design = Design.planned(FAMILIES, 20, rule=rule)
-    values = drawn(9, 4000, 6, 20) + drawn(10, 4000, 1, 20)  # correlated settings
+    tables = 1000
+    design = Design.planned(FAMILIES, 16, rule=rule)
+    values = drawn(9, tables, 6, 16) + drawn(10, tables, 1, 16)  # correlated settings
     stars = int((decide(design, values).decided_at > 0).any(axis=-1).sum())
-    assert stats.binomtest(stars, 4000).proportion_ci(0.999).low <= 0.05
+    assert stats.binomtest(stars, tables).proportion_ci(0.999).low <= 0.05
     # Some settings have effects, others none: none of those is marked either.
     mixed = values + np.array([0.0, 2.0, 2.0, 2.0, 0.0, 0.0])[:, None]
     false = (decide(design, mixed).decided_at > 0)[:, [2, 3, 7, 8]].any(axis=-1)  # ViT, a, e, f
-    assert stats.binomtest(int(false.sum()), 4000).proportion_ci(0.999).low <= 0.05
+    assert stats.binomtest(int(false.sum()), tables).proportion_ci(0.999).low <= 0.05
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_families_that_land_in_one_of_two_basins_are_starred_no_more_often(rule) -> None:
+    """Symmetric and independent, +-1: five of one sign have a t p of .005, and come by luck."""
+    tables = 400
+    design = Design.planned(FAMILIES, 10, rule=rule, smallest_effect=0.5)
+    random = np.random.default_rng(12)
+    basins = random.choice([-1.0, 1.0], (tables, 3, 10))[:, [0, 0, 0, 1, 2, 2]]
+    values = basins + random.normal(0, 0.05, (tables, 6, 10))
+    found = decide(design, values)
+    stars = int(np.isin(found.outcome, (1, 2)).any(axis=-1).sum())
+    assert stats.binomtest(stars, tables).proportion_ci(0.999).low <= 0.05
+    # Around the smallest effect: one basin of no effect, and one of twice as large a one.
+    edge = decide(design, 0.5 + values / 2)
+    same = int((edge.outcome == 3).any(axis=-1).sum())
+    assert stats.binomtest(same, tables).proportion_ci(0.999).low <= 0.05
+    before = decide(replace(design, sign_flips=False), values)
+    assert np.isin(before.outcome, (1, 2)).any(axis=-1).mean() > 0.06
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_five_seeds_decide_nothing_however_large_the_effect(rule) -> None:
+    for seeds, is_decided in ((5, False), (6, rule != "any_time"), (8, True)):
+        design = Design.planned({"UT": ("a",)}, seeds, rule=rule)
+        found = decide(design, drawn(13, 1, seeds, effect=100.0))
+        assert (found.decided_at > 0).all() == is_decided

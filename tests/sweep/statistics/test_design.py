@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from sweep.statistics.decisions import table
 from sweep.statistics.design import Design
 from trainables.errors import InvalidValue
 
@@ -18,9 +19,9 @@ FAMILIES = {"UT": ("L=3", "L=5"), "DUST": ("L=7",)}
     [
         (2, (2,), (1.0,)),
         (5, (5,), (1.0,)),
-        (7, (5, 7), (0.25, 0.75)),
-        (20, (5, 10, 20), (0.1, 0.3, 0.6)),
-        (40, (5, 10, 40), (0.1, 0.3, 0.6)),
+        (10, (10,), (1.0,)),
+        (12, (10, 12), (0.3, 0.7)),
+        (40, (10, 40), (0.3, 0.7)),
     ],
 )
 def test_looks_spend_the_whole_error_whatever_the_seeds(seeds, looks, spending) -> None:
@@ -42,6 +43,19 @@ def test_a_design_survives_json(rule) -> None:
     assert Design.from_json(json.loads(json.dumps(design.to_json()))) == design
 
 
+def test_a_stored_design_of_before_keeps_its_rule() -> None:
+    stored = {
+        "families": {"UT": ["L=3"]}, "rule": "looks", "looks": [5, 10], "spending": [0.25, 0.75],
+        "error": 0.05, "smallest_effect": None,
+    }  # fmt: skip
+    design = Design.from_json(stored)
+    assert design.to_json() == stored
+    values = {"L=3": dict(enumerate((1.0, 1.1, 0.9, 1.05, 0.95)))}
+    assert [row.decided_at for row in table(design, values, range(10))] == [5, 5]
+    planned = Design.planned({"UT": ("L=3",)}, 10, rule="looks")
+    assert [row.decided_at for row in table(planned, values, range(10))] == [None, None]
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -53,7 +67,7 @@ def test_a_design_survives_json(rule) -> None:
         {"smallest_effect": 0.0},
         {"looks": (10, 5, 20)},
         {"looks": (1, 5, 20)},
-        {"looks": (5, 10)},
+        {"looks": (5, 10, 20)},
         {"spending": (0.1, 0.3, 0.5)},
         {"rule": "fixed"},
         {"rule": "any_time"},

@@ -117,3 +117,13 @@ def test_seeds_that_all_agree_conclude_nothing() -> None:
 def test_pairs_are_joined_by_seed() -> None:
     first, second = {3: 1.0, 1: 5.0, 8: 0.0}, {1: 2.0, 3: 4.0, 9: 7.0}
     assert paired.paired_differences(first, second, higher_is_better=True) == {1: 3.0, 3: -3.0}
+
+
+@pytest.mark.parametrize("seeds", [1, 2, 7, 10, 13])
+def test_sign_flips_of_many_rows_are_those_of_each(seeds: int) -> None:
+    rows = np.random.default_rng(seeds).normal(0.4, 1, (2, 3, seeds)).round(1)  # ties, too
+    rows[0, 0] = 0.0
+    found = paired.sign_flip_p(rows)
+    assert found.shape == (2, 3)
+    for place in np.ndindex(2, 3):
+        assert found[place] == paired.sign_flip(rows[place]).p
