@@ -31,8 +31,9 @@ from sweep.statistics.decisions import Row, table
 from sweep.statistics.design import Design
 from sweep.statistics.failures import clopper_pearson, failure_rates_p
 from sweep.study.definition import Definition
-from sweep.study.feasibility import judge
+from sweep.study.feasibility import Judgement, judge
 from trainables.plain import Json, finite
+from trainables.primal_dual.certificate import LEAST_UNITS
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
@@ -150,7 +151,11 @@ def _setting(
         kind: _arm(kind, arms, plan.seeds[: rows.get(kind, ours).counted], tolerance)
         for kind in arms.outcomes
     }
-    vacuous = kinds[UNCONSTRAINED]["feasible"]
+    test_units, plain = _test_units(arms), kinds[UNCONSTRAINED]
+    # Where units are too few to certify it, the means say whether the constraint binds.
+    few = test_units is not None and test_units["groups"] < LEAST_UNITS
+    by_mean = few and plain["seeds"] and plain["feasible_by_mean"] / plain["seeds"] >= CERTIFIED
+    vacuous = bool(plain["feasible"] or by_mean)
     return {
         "setting": planned.name,
         "family": planned.family,
@@ -158,7 +163,7 @@ def _setting(
         "chosen": planned.chosen,
         "point": dict(planned.point),
         "arms": kinds,
-        "test_units": _test_units(arms),
+        "test_units": test_units,
         "contrasts": {
             other: {
                 **row.to_json(),
@@ -308,7 +313,8 @@ def _arm(kind: str, arms: SettingArms, seeds: Sequence[int], tolerance: float) -
         for name, value in outcome.measures.items():
             values.setdefault(name, []).append(value)
     ended = [outcome.status for outcome in every.values()]
-    verdicts = [verdict(outcome, arms, tolerance) for outcome in of]
+    judged = [_judged(outcome, arms, tolerance) for outcome in of]
+    verdicts = ["infeasible" if one is None else one.certificate.verdict for one in judged]
     certified = verdicts.count("feasible")
     return {
         "seeds": len(of),
@@ -319,16 +325,21 @@ def _arm(kind: str, arms: SettingArms, seeds: Sequence[int], tolerance: float) -
         "counted_as_constant": sum(outcome.counted_as_constant for outcome in of),
         "certified": {v: verdicts.count(v) for v in ("feasible", "infeasible", "undecided")},
         "certified_interval": list(clopper_pearson(certified, len(of))) if of else None,
+        "feasible_by_mean": sum(one is not None and one.feasible for one in judged),
         "feasible": bool(of) and certified / len(of) >= CERTIFIED,
     }
 
 
 def verdict(outcome: Outcome, arms: SettingArms, tolerance: float) -> str:
     """What the test units say of one arm under the constraint of its setting's constrained arms."""
+    judged = _judged(outcome, arms, tolerance)
+    return "infeasible" if judged is None else judged.certificate.verdict
+
+
+def _judged(outcome: Outcome, arms: SettingArms, tolerance: float) -> Judgement | None:
     constraint = arms.config.constraint
     assert constraint is not None
-    judged = judge([outcome.record], constraint, tolerance)
-    return "infeasible" if judged is None else judged.certificate.verdict
+    return judge([outcome.record], constraint, tolerance)
 
 
 def _mean_gain(gains: Gains) -> dict[str, float] | None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from search_spaces.space import SearchSpace
 from sweep.confirmation.arms import SettingArms
+from sweep.confirmation.comparisons import CERTIFIED
 from sweep.confirmation.plan import CONSTRAINED, MEASURES, UNCONSTRAINED, Measure
 from sweep.confirmation.words import ended_text, is_early
 from sweep.results.tables.formats import Table
@@ -30,8 +31,10 @@ _LINES: Mapping[Measure, str] = {
     "ood_auc": "area",
 }
 _MARKS = {
-    INFEASIBLE: "too few networks are certified feasible on the test split, and some infeasible",
-    UNDECIDED: "too few networks are certified feasible on the test split, none infeasible",
+    INFEASIBLE: "too few networks are certified feasible on the test split, and some infeasible, "
+    "or too few feasible by their means",
+    UNDECIDED: "too few networks are certified feasible on the test split, none infeasible, and "
+    "enough feasible by their means",
     NO_WINNER: "not binding: plain training meets the constraint by itself",
 }
 
@@ -133,7 +136,8 @@ def _mark(one: Mapping[str, Json]) -> str:
     mark = NO_WINNER if one["vacuous"] else ""
     if ours["feasible"] or not ours["seeds"]:
         return mark
-    return (INFEASIBLE if ours["certified"]["infeasible"] else UNDECIDED) + mark
+    missed = ours["certified"]["infeasible"] or ours["feasible_by_mean"] < CERTIFIED * ours["seeds"]
+    return (INFEASIBLE if missed else UNDECIDED) + mark
 
 
 def _config(space: SearchSpace, name: str) -> ArmConfig:

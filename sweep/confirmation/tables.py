@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from sweep.confirmation.plan import CONSTRAINED, MEASURES, UNCONSTRAINED
-from sweep.confirmation.words import ended_text, is_early, p_text, sentences
+from sweep.confirmation.words import ended_text, is_early, p_text, sentences, units_text
 from sweep.results.tables.formats import NOTHING, Row, Table, number
 from trainables.plain import Json
 
@@ -74,7 +74,7 @@ def notes(entry: Mapping[str, Json]) -> list[str]:
         + (", and that of all controls together the same." if entry["controls"] else "."),
         *([f"Gain over all ended: {EARLY}"] if any(map(is_early, every)) else []),
         "certified: constrained networks that the test units certify as feasible, of those on the "
-        "seeds that count.",
+        f"seeds that count{certified_over(entry)}.",
         *[f"{name}: {says}." for name, says in entry["controls"].items()],
         *[f"Question {name}: {QUESTIONS[name]}." for name in QUESTIONS if name in questions],
         f"Plan {entry['plan']}, stored before the test split was read.",
@@ -83,12 +83,19 @@ def notes(entry: Mapping[str, Json]) -> list[str]:
     ]
 
 
+def certified_over(entry: Mapping[str, Json]) -> str:
+    """How many groups the test units of each setting lie in, in brackets."""
+    found = dict.fromkeys(text for one in entry["settings"] if (text := units_text(one)))
+    return f" ({'; '.join(found)})" if found else ""
+
+
 def _contrast_row(
     one: Mapping[str, Json], other: str, contrast: Mapping[str, Json], measure: str
 ) -> Row:
     is_plain = other == UNCONSTRAINED
     ours = one["arms"][CONSTRAINED]
     tries = one["equal_tries"] or {"gain": None, "tries": None}
+    units = contrast["units"] or one["test_units"] or {}
     return {
         "level": "setting",
         "setting": one["setting"],
@@ -101,8 +108,8 @@ def _contrast_row(
         "certified": f"{ours['certified']['feasible']} of {ours['seeds']}" if is_plain else None,
         "units_low": contrast["units"] and contrast["units"]["low"],
         "units_high": contrast["units"] and contrast["units"]["high"],
-        "units": contrast["units"] and contrast["units"]["units"],
-        "unit_groups": contrast["units"] and contrast["units"]["groups"],
+        "units": units.get("units"),
+        "unit_groups": units.get("groups"),
         **{
             f"variance_{of}": contrast["units"] and contrast["units"]["variance"][of]
             for of in ("seed", "unit", "rest")

@@ -25,6 +25,7 @@ from sweep.statistics.two_sources import (
 )
 from trainables.config.test_conditions import gamma_key, unseen_gammas
 from trainables.plain import Json
+from trainables.primal_dual.certificate import clusters_of
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 from trainables.records.unit_scores import at_gamma
@@ -55,9 +56,7 @@ class Groups:
         >>> Groups.of(["a:0000", "a:0010", "b:0000"], "window").of_units
         ('a', 'a', 'b')
         """
-        if unit == "window":
-            return cls(tuple(name.rpartition(":")[0] for name in names), "clip", unit)
-        return cls(tuple(names), unit, unit)
+        return cls(*clusters_of(names, unit), unit)
 
     @property
     def count(self) -> int:

@@ -12,7 +12,7 @@ from sweep.confirmation.controls import CONTROLS
 from sweep.confirmation.plan import CONSTRAINED, MEASURES, UNCONSTRAINED
 from sweep.results.findings import is_slight, size_text
 from trainables.plain import Json
-from trainables.primal_dual.certificate import LEAST_UNITS
+from trainables.primal_dual.certificate import LEAST_UNITS, counted
 
 FEW = 10  # seeds or studies, below which a claim has the p of sign flips beside it
 
@@ -171,10 +171,13 @@ def _besides(one: Mapping[str, Json], verdict: Verdict, entry: Mapping[str, Json
     few = units_text(one)
     on = f" ({few})" if few else ""
     so = "" if ours["feasible"] else ", so that it is no result about feasible networks"
+    certified = ours["certified"]["feasible"]
+    means = ours.get("feasible_by_mean", certified)  # files of before do not say it
+    by_mean = "" if means == certified else f"; {means} are feasible by their means"
     texts = [
         *few_seeds(one["contrasts"][UNCONSTRAINED], entry),
-        f"{ours['certified']['feasible']} of {ours['seeds']} constrained networks are certified "
-        f"feasible on the test split{on}{so}.",
+        f"{certified} of {ours['seeds']} constrained networks are certified feasible on the test "
+        f"split{on}{so}{by_mean}.",
     ]
     if one["contrasts"][UNCONSTRAINED]["marked"] == "better":
         texts += _against_controls(one, entry["design"]["smallest_effect"])
@@ -182,17 +185,16 @@ def _besides(one: Mapping[str, Json], verdict: Verdict, entry: Mapping[str, Json
 
 
 def units_text(one: Mapping[str, Json]) -> str:
-    """How many groups the test units lie in; '' where each stands for itself.
+    """How many groups the test units lie in; '' where each stands for itself and all are many.
 
     >>> units_text({"test_units": {"units": 72, "unit": "window", "groups": 4, "group": "clip"}})
-    '72 windows of 4 clips, too few to speak for other clips'
+    '72 windows of 4 clips; fewer than 10 certify nothing'
     """
     found = one["test_units"]
-    if found is None or found["groups"] == found["units"]:
+    if found is None or LEAST_UNITS <= found["groups"] == found["units"]:
         return ""
-    count, group = found["groups"], found["group"]
-    text = f"{found['units']} {found['unit']}s of {count} {group}{'s' * (count > 1)}"
-    return f"{text}, too few to speak for other {group}s" if count < LEAST_UNITS else text
+    few = f"; fewer than {LEAST_UNITS} certify nothing" if found["groups"] < LEAST_UNITS else ""
+    return counted(found["groups"], found["group"], found["units"]) + few
 
 
 def groups_text(units: Mapping[str, Json]) -> str:

@@ -89,6 +89,7 @@ VERDICT: dict[str, Callable[[Judgement], Json]] = {
     "certificate": lambda j: j.certificate.verdict,
     "certificate_units": lambda j: j.certificate.units,
     "certificate_cluster": lambda j: j.certificate.cluster,
+    "certificate_held_out": lambda j: j.certificate.held_out,
     "missing_share_upper": lambda j: j.certificate.upper,
     "missing_share_lower": lambda j: j.certificate.lower,
     "worst_missing_share_upper": lambda j: _worst(j.certificate.upper),

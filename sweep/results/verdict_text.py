@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from sweep.results.importance import ENOUGH
 from sweep.results.tables.formats import NOTHING, YES_NO, Row, number
 from trainables.plain import Json
-from trainables.primal_dual.certificate import LEAST_UNITS
+from trainables.primal_dual.certificate import LEAST_UNITS, counted
 
 # --- below a pair, on a terminal ------------------------------------------------------------------
 
@@ -60,15 +60,16 @@ def infeasible_seeds(entry: Mapping[str, Json]) -> dict[str, float]:
 def certificate_text(values: Mapping[str, Json], tolerance: float) -> str:
     """How sure an arm's verdict is: whether another draw of held-out units could turn it.
 
-    >>> values = {"feasible": True, "certificate": "undecided", "certificate_units": 8, \
-"certificate_cluster": "window", "worst_missing_share_upper": 0.31, "least_units_met": 0.5}
+    >>> values = {"feasible": True, "certificate": "undecided", "certificate_units": 4, \
+"certificate_cluster": "clip", "certificate_held_out": 72, "worst_missing_share_upper": 0.31, \
+"least_units_met": 0.5}
     >>> certificate_text(values, 0.1)
-    "undecided: feasible by its mean, but over 8 windows the worst layer's missing share may be \
-0.31 (95 % bound, allowed 0.10; fewer than 10 certify nothing as feasible); the constraint that \
-fewest windows meet is met by 50 % of them"
+    "undecided: feasible by its mean, but over 72 windows of 4 clips the worst layer's missing \
+share may be 0.31 (95 % bound, allowed 0.10; fewer than 10 clips certify nothing); the constraint \
+that fewest windows meet is met by 50 % of them"
     """
     count, cluster = values["certificate_units"], values["certificate_cluster"]
-    units = f"{count} {cluster}{'s' * (count != 1)}"
+    units = _counted(values)
     verdict, bound = values["certificate"], values["worst_missing_share_upper"]
     if verdict == "feasible":
         text = f"certified feasible: over {units} no layer's missing share is above {bound:.2f}"
@@ -79,12 +80,32 @@ fewest windows meet is met by 50 % of them"
     else:
         mean = "feasible by its mean, but" if values["feasible"] else "infeasible by its mean, and"
         may = "is unknown" if bound is None else f"may be {bound:.2f}"
-        few = f"; fewer than {LEAST_UNITS} certify nothing as feasible" * (count < LEAST_UNITS)
+        few = f"; fewer than {LEAST_UNITS} {cluster}s certify nothing" * (count < LEAST_UNITS)
         text = f"undecided: {mean} over {units} the worst layer's missing share {may}"
         text += f" (95 % bound, allowed {tolerance:.2f}{few})"
     met = values["least_units_met"]
     counted = "windows" if cluster in ("clip", "window") else f"{cluster}s"
     return f"{text}; the constraint that fewest {counted} meet is met by {100 * met:.0f} % of them"
+
+
+def certified_over(entries: Sequence[Mapping[str, Json]]) -> str:
+    """What the certificates of several pairs count, in brackets; '' where there is none.
+
+    >>> values = {"certificate": "undecided", "certificate_units": 4, "certificate_cluster": \
+"clip", "certificate_held_out": 72}
+    >>> certified_over([{"constrained": values}, {"constrained": values}, {"constrained": None}])
+    ' (72 windows of 4 clips; fewer than 10 certify nothing)'
+    """
+    every = [e["constrained"] for e in entries if (e["constrained"] or {}).get("certificate")]
+    counts = list(dict.fromkeys(map(_counted, every)))
+    if any(values["certificate_units"] < LEAST_UNITS for values in every):
+        counts.append(f"fewer than {LEAST_UNITS} certify nothing")
+    return f" ({'; '.join(counts)})" if counts else ""
+
+
+def _counted(values: Mapping[str, Json]) -> str:
+    held_out = values.get("certificate_held_out")  # heads of an earlier version do not say it
+    return counted(values["certificate_units"], values["certificate_cluster"], held_out)
 
 
 def codes_text(entry: Mapping[str, Json]) -> str:
@@ -186,13 +207,15 @@ def bias_text(rows: Sequence[Row], samples: str) -> str:
     )
 
 
-def verdict_legend(tolerance: float, phase: str) -> list[str]:
+def verdict_legend(
+    tolerance: float, phase: str, entries: Sequence[Mapping[str, Json]]
+) -> list[str]:
     """What the columns about feasibility mean."""
     return [
         f"missing share: worst layer, mean over the {phase} seeds, or the median seed (of two the "
         "better one) where that misses more, held out at train gamma; feasible up to "
-        f"{tolerance:.2f}. certificate: what 95 % bounds over the held-out units say; undecided: "
-        "other units could turn the verdict.",
+        f"{tolerance:.2f}. certificate: what 95 % bounds over the held-out units say"
+        f"{certified_over(entries)}; undecided: other units could turn the verdict.",
         "units met: the share of held-out units whose own losses meet the constraint, of "
         "the layer that fewest meet. descent asked: the share of f0 that all layers together are "
         "asked to remove.",

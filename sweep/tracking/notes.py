@@ -49,6 +49,8 @@ def _head(arm: TrackedArm) -> str:
     who = "plain training" if config.constraint is None else f"constrained, proposal {arm.proposal}"
     share = arm.pair.get(WORST_MISSING_SHARE, math.nan)
     missing = "" if math.isnan(share) else f" (worst missing share {share:+.2f})"
+    if certificate := arm.verdict.get("certificate"):
+        missing += f", by 95 % bounds over {arm.verdict['certificate_counts']}: {certificate}"
     values = f" {values_text(arm.searched)}." if arm.searched else ""
     return f"**{arm.setting}**, {who}, seed {config.seed}: **{arm.outcome}**{missing}.{values}"
 

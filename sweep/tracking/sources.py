@@ -19,6 +19,7 @@ from sweep.study.pairs import COUNTED, Pair, ProposalResult, join
 from sweep.tracking.marks import setting_labels
 from sweep.tracking.rows import OBJECTIVE_GAIN, Curve, TrackedArm
 from trainables.config.test_conditions import seen_and_unseen
+from trainables.primal_dual.certificate import counted
 from trainables.primal_dual.constraints import demanded_descent
 from trainables.records.arm_record import (
     DEMANDED_DESCENT,
@@ -98,7 +99,9 @@ class StoredArms:
         point = {name: arm.config.value_of(name) for name in self._space.ranges}
         tags = {"edges": "; ".join(edges_of(self._space, setting, point))}
         if pair.judgement is not None:
-            tags["certificate"] = pair.judgement.certificate.verdict
+            found = pair.judgement.certificate
+            tags["certificate"] = found.verdict
+            tags["certificate_counts"] = counted(found.units, found.cluster, found.held_out)
         if pair.is_vacuous:
             tags["vacuous"] = "yes"
         if pair.unconstrained is not None and pair.unconstrained.status in COUNTED:
@@ -116,9 +119,10 @@ def pair_metrics(pair: Pair) -> dict[str, float]:
         WORST_MISSING_SHARE_TRAIN: float(np.max(judged.training)),
         FEASIBLE: float(judged.feasible),
         USEFUL: float(judged.useful),
-        WORST_MISSING_SHARE_UPPER: float(np.max(judged.certificate.upper)),
         UNITS_MET: judged.certificate.least_met,
     }
+    if judged.certificate.units > 1:  # of one clip nothing bounds another one
+        metrics[WORST_MISSING_SHARE_UPPER] = float(np.max(judged.certificate.upper))
     config = pair.constrained.config
     if config.constraint is not None:
         metrics[DEMANDED_DESCENT] = demanded_descent(config.constraint, config.model.layers)

@@ -26,6 +26,7 @@ _MAY_GO = (
     "unconstrained_signature",
     "non_finite",
     "certificate",
+    "certificate_counts",
     "edges",
     "vacuous",
     "unconstrained_ended",

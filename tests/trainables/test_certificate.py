@@ -169,13 +169,27 @@ def test_clusters_of_equal_size_are_their_means_and_others_weigh_as_they_are() -
     assert standard_errors(values_JL, uneven) == pytest.approx(np.sqrt(total * 3 / 2))
 
 
-def test_clips_count_from_ten_on_and_texts_stand_for_themselves() -> None:
+def test_windows_count_by_their_clips_and_texts_stand_for_themselves() -> None:
     nine = [f"clip{c}:{t:04d}" for c in range(9) for t in (0, 10)]
-    assert clusters_of(nine, "window") == (tuple(nine), "window")
-    ten = [*nine, "clip9:0000"]
-    clips, unit = clusters_of(ten, "window")
-    assert (len(set(clips)), unit) == (10, "clip")
-    assert clusters_of(ten, "text") == (tuple(ten), "text")
+    clips, unit = clusters_of(nine, "window")
+    assert (len(set(clips)), unit) == (9, "clip")
+    assert clusters_of(nine, "text") == (tuple(nine), "text")
+
+
+@pytest.mark.parametrize("missing", [-1.0, 1.0])
+def test_fewer_than_ten_clips_certify_nothing_whatever_their_windows(missing: float) -> None:
+    noise_JL = 0.001 * np.random.default_rng(5).standard_normal((160, LAYERS))
+
+    def found(clips: int) -> Certificate:
+        names = [f"clip{j % clips}:{j:04d}" for j in range(160)]
+        clusters, cluster = clusters_of(names, "window")
+        return certify(
+            asked(), at_limit(noise_JL, missing), tolerance=0.1, clusters=clusters, cluster=cluster
+        )
+
+    assert found(9).verdict == "undecided"
+    assert (found(9).units, found(9).cluster, found(9).held_out) == (9, "clip", 160)
+    assert found(10).verdict == ("feasible" if missing < 0 else "infeasible")
 
 
 def test_seeds_bound_the_share_by_t_over_their_means() -> None:

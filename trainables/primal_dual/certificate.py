@@ -8,7 +8,7 @@ share of the mean losses is at most the tolerance tau. So a one-sided t bound of
 * certified feasible: the upper 95 % bound is at most 0 in *every* layer. An intersection-union
   test: no correction for the number of layers, at most 5 % false certificates.
 * certified infeasible: the lower bound at level 1 - 0.05 / L is above 0 in *some* layer.
-* else undecided; and fewer than LEAST_UNITS units never certify feasible.
+* else undecided; and fewer than LEAST_UNITS units certify nothing, either way.
 * a loss that is no finite number, of any unit and layer, is certified infeasible: on that unit the
   network meets nothing, and no mean exists that could.
 
@@ -29,7 +29,7 @@ import numpy as np
 from trainables.primal_dual.constraints import DescentConstraints, Floats
 
 Verdict = Literal["feasible", "infeasible", "undecided"]
-LEAST_UNITS = 10  # fewer do not certify feasible: a t bound over them leans on normality alone
+LEAST_UNITS = 10  # fewer certify nothing: a t bound over them leans on normality alone
 ERROR = 0.05  # of either certificate
 
 
@@ -38,8 +38,9 @@ class Certificate:
     """What the held-out units of one arm, or of the mean of several, say of its constraints."""
 
     verdict: Verdict
-    units: int  # J: how many independent units the bounds count
-    cluster: str  # what one of them is: clip, window, text
+    units: int  # C: how many independent units the bounds count
+    cluster: str  # what one of them is: clip, text
+    held_out: int  # J: how many units lie in them, windows say
     # Bounds of the missing share per layer: above the tolerance exactly where those of h are above
     # 0. NaN where there is one unit.
     upper: tuple[float, ...]  # 95 %, one-sided
@@ -84,13 +85,14 @@ def certify(
         verdict = "infeasible"
     elif count >= LEAST_UNITS and bool((up_L <= 0).all()):
         verdict = "feasible"
-    elif bool((down_L > 0).any()):
+    elif count >= LEAST_UNITS and bool((down_L > 0).any()):
         verdict = "infeasible"
     demanded_L = demanded(constraints, losses_JF).mean(axis=0)
     return Certificate(
         verdict=verdict,
         units=count,
         cluster=cluster,
+        held_out=len(losses_JF),
         upper=_shares(up_L, demanded_L, tolerance),
         lower=_shares(down_L, demanded_L, tolerance),
         met=tuple((excess_JL <= 0).mean(axis=0).tolist()),
@@ -148,18 +150,27 @@ def standard_errors(values_JL: Floats, clusters: Sequence[str]) -> Floats:
 def clusters_of(names: Sequence[str], unit: str) -> tuple[tuple[str, ...], str]:
     """What each held-out unit is part of, and what that is called.
 
-    Windows ("clip08:0010") of one clip are alike, so clips are the units where there are at least
-    LEAST_UNITS of them; where there are fewer, windows are, and what is certified holds for these
-    clips. Texts and units of other packages stand for themselves.
+    Windows ("clip08:0010") of one clip are alike, so clips are the units. Texts and units of other
+    packages stand for themselves.
 
     >>> clusters_of(["a:0000", "a:0010", "b:0000"], "window")
-    (('a:0000', 'a:0010', 'b:0000'), 'window')
+    (('a', 'a', 'b'), 'clip')
     """
     if unit == "window":
-        clips = tuple(name.rpartition(":")[0] for name in names)
-        if len(set(clips)) >= LEAST_UNITS:
-            return clips, "clip"
+        return tuple(name.rpartition(":")[0] for name in names), "clip"
     return tuple(names), unit
+
+
+def counted(units: int, cluster: str, held_out: int | None) -> str:
+    """What a certificate counts, in words; ``held_out`` None: records of before do not say it.
+
+    >>> counted(4, "clip", 72), counted(30, "text", 30)
+    ('72 windows of 4 clips', '30 texts')
+    """
+    found = f"{units} {cluster}{'s' * (units != 1)}"
+    if held_out is None or cluster != "clip":
+        return found
+    return f"{held_out} window{'s' * (held_out != 1)} of {found}"
 
 
 @lru_cache(maxsize=256)

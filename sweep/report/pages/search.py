@@ -13,7 +13,7 @@ from sweep.results.findings import findings
 from sweep.results.names import point_text
 from sweep.results.status import time_text
 from sweep.results.tables.formats import NOTHING, YES_NO, Table, number
-from sweep.results.verdict_text import infeasible_seeds, verdict_lines
+from sweep.results.verdict_text import certified_over, infeasible_seeds, verdict_lines
 from sweep.study.selection import outcome_text
 from trainables.plain import Json
 from trainables.registry.lookup import facts_of
@@ -100,10 +100,11 @@ def _believed(status: Mapping[str, Json], entries: Sequence[Mapping[str, Json]])
     winners = [entry for entry in entries if entry["winner"]]
     sure = sum((entry["constrained"] or {}).get("certificate") == "feasible" for entry in winners)
     if winners:
+        others = "; of the others more units could turn the verdict" * (sure < len(winners))
         yield (
             f"{sure} of {len(winners)} winner{'s' * (len(winners) != 1)} "
             f"{'is' if sure == 1 else 'are'} certified feasible, by 95 % bounds over the held-out "
-            f"units{'; of the others more units could turn the verdict' * (sure < len(winners))}."
+            f"units{certified_over(winners)}{others}."
         )
     for entry in winners:
         if seeds := infeasible_seeds(entry):

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from search_spaces.space import SearchSpace
 from sweep.results.tables.formats import Row, Table, number
+from sweep.results.verdict_text import certified_over
 from trainables.plain import Json
 
 
@@ -36,7 +37,8 @@ def frontier_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) ->
     notes = [
         "feasible, useful and non-vacuous proposals that no other one of their setting beats in "
         "both columns; lower objectives are better.",
-        "descent asked: the share of f0 that all layers together are asked to remove.",
+        "descent asked: the share of f0 that all layers together are asked to remove. certificate: "
+        f"what 95 % bounds over the held-out units say{certified_over(entries)}.",
         *(
             f"{entry['setting']}: a winner must ask for {entry['least_descent']:.3g} at least."
             for entry in entries

@@ -102,7 +102,7 @@ def results_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> 
         f"ood_auc: the trapezoid area under {label} over test gamma.",
         _note_on_seen(facts),
         *reference_notes(facts.metric),
-        *verdict_legend(space.tolerance, space.phase),
+        *verdict_legend(space.tolerance, space.phase, entries),
         f"{GAIN}{bias_text(rows, facts.samples)}.",
         *(
             f"{row['setting']}: no winner: {row['why'].rstrip('.')}."
@@ -194,6 +194,7 @@ _OF_ARM = {  # column, behind the name of the arm: key of its entry
     "certificate": "certificate",
     "certificate_units": "certificate_units",
     "certificate_cluster": "certificate_cluster",
+    "certificate_held_out": "certificate_held_out",
     "missing_share_upper_by_layer": "missing_share_upper",
     "missing_share_lower_by_layer": "missing_share_lower",
     "missing_share_seeds_upper_by_layer": "missing_share_seeds_upper",

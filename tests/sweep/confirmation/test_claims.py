@@ -325,6 +325,17 @@ def names_of(clips: int) -> Callable[[int], list[str]]:
     return lambda units: [f"c{u * clips // units}:{u:04d}" for u in range(units)]
 
 
+def test_of_few_clips_nothing_is_certified_and_means_say_what_binds(objects: ObjectStore) -> None:
+    """Else what plain training meets by itself could be claimed as soon as clips are few."""
+    entry, _ = of_units(objects, by_clip, plain=FEASIBLE, names=names_of(4))
+    (one,) = entry["settings"]
+    for arm in one["arms"].values():
+        assert arm["certified"] == {"feasible": 0, "infeasible": 0, "undecided": 10}
+        assert arm["feasible_by_mean"] == 10
+    assert (one["vacuous"], entry["families"][0]["marked"]) == (True, "vacuous")
+    assert "48 windows of 4 clips; fewer than 10" in " ".join(confirmed_table(entry).notes)
+
+
 def test_windows_of_one_clip_are_drawn_together(
     objects: ObjectStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -340,7 +351,7 @@ def test_windows_of_one_clip_are_drawn_together(
     near = 0.15 * (high - low)  # two percentile bootstraps, and the curve of the root
     assert (found["units"]["low"], found["units"]["high"]) == pytest.approx((low, high), abs=near)
     said = of_setting(entry["settings"][0], entry)
-    assert "48 windows of 4 clips, too few to speak for other clips" in said
+    assert "48 windows of 4 clips; fewer than 10 certify nothing)" in said
     (row,) = (r for r in confirmed_table(entry).rows if r["level"] == "setting")
     assert (row["units"], row["unit_groups"]) == (48, 4)
     print_confirmed(entry)
@@ -360,7 +371,7 @@ def test_of_one_clip_its_windows_are_drawn_and_the_line_says_so(objects: ObjectS
     found = contrast(entry)
     assert found["units"]["groups"] == 1
     assert "the windows of one clip" in found["units"]["name"]
-    assert "48 windows of 1 clip, too few" in of_setting(entry["settings"][0], entry)
+    assert "48 windows of 1 clip; fewer than 10" in of_setting(entry["settings"][0], entry)
 
 
 def test_groups_keep_the_mean_and_variance_is_theirs() -> None:

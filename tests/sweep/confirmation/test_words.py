@@ -140,7 +140,8 @@ def test_of_many_settings_what_is_alike_is_said_once() -> None:
     settings[44] = sized("worse", -0.9, 0.2, "worse")
     entry = {**ENTRY, "settings": settings}
     found = answer(entry)
-    assert len(found) == 3
+    assert len(found) == 4
+    assert found[3].startswith("worse: By sign flips p is 0.031")
     assert found[0].startswith(
         "Against plain training: equivalent: slightly better, too little to matter (below 0.15 "
         "grey levels), on the test gammas beyond what training or selection looked at, over 6 "

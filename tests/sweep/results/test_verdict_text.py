@@ -34,7 +34,11 @@ def test_every_certificate_has_its_words() -> None:
     one = {**values, "certificate": "undecided", "certificate_units": 1}
     text = certificate_text({**one, "worst_missing_share_upper": None}, 0.1)
     assert text.startswith("undecided: feasible by its mean, but over 1 text the worst layer's")
-    assert "fewer than 10" in text
+    assert "fewer than 10 texts certify nothing" in text
+    clips = {"certificate_cluster": "clip", "certificate_units": 4, "certificate_held_out": 72}
+    text = certificate_text(one | clips, 0.1)
+    assert "over 72 windows of 4 clips the worst" in text
+    assert "fewer than 10 clips certify nothing" in text
 
 
 def test_a_winner_that_one_of_its_seeds_does_not_bear_out_says_so() -> None:
