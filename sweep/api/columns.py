@@ -139,7 +139,7 @@ CONTRASTS: dict[str, tuple[str, str]] = {
     "variance_unit": ("{unit} squared", "variance of the gain over groups of test units"),
     "variance_rest": ("{unit} squared", "variance that is of neither alone"),
     "search_gain": ("{unit}", "the gain on the data that selected the pair"),
-    "shrinkage": ("share", "of that gain, what was lost on fresh seeds"),
+    "shrinkage": ("share", "of that gain, what was lost on fresh seeds and on other data, test"),
     "equal_tries_gain": ("{unit}", "in the search, the best of some tries less the best of as many "
                          "plain seeds, of the tested measure; above 0 is better"),
     "equal_tries": ("tries", "how many of each side that is, the mean over all ways to draw them"),

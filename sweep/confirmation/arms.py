@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
-from sweep.confirmation.measures import Outcome, constant_of, outcomes
+from sweep.confirmation.measures import Measures, Outcome, constant_of, outcomes
 from sweep.confirmation.plan import CONSTRAINED, UNCONSTRAINED, Measure, Plan
 from sweep.results.sweep_view import ReadRecord
 from sweep.statistics.paired import paired_differences
@@ -25,7 +25,23 @@ class SettingArms:
     signatures: Mapping[str, Mapping[int, str]]  # every arm asked for
     outcomes: Mapping[str, Mapping[int, Outcome]]
     config: ArmConfig  # a constrained arm's
-    reference: Evaluation | None = None  # says what the constant prediction comes to; None: none
+    references: Mapping[int, Evaluation] = field(default_factory=dict)  # of finished arms, by seed
+
+    def reference(self, seed: int | None = None) -> Evaluation | None:
+        """What says what the constant prediction comes to on a seed's data; None: nothing yet.
+
+        An arm of that seed, whose data may be of that seed's split; where none finished, of the
+        first seed that has one.
+        """
+        if not self.references:
+            return None
+        first = min(self.references)
+        return self.references[seed if seed is not None and seed in self.references else first]
+
+    def worst(self, seed: int) -> Measures:
+        """What an arm of this seed without a result counts for; empty: nothing is known yet."""
+        found = self.reference(seed)
+        return {} if found is None else constant_of(self.config, found)
 
     def gains(self, other: str, measure: Measure) -> dict[int, float]:
         """Gain of the constrained arms over ``other`` on every seed that both have."""
@@ -58,19 +74,13 @@ def read_arms(record: ReadRecord, definition: Definition, plan: Plan) -> list[Se
             kind: [r for r in map(records.get, by.values()) if r is not None and r.is_final]
             for kind, by in kinds.items()
         }
-        reference = _reference([r for of in final.values() for r in of])
+        references = _references([r for of in final.values() for r in of])
         config = _constrained(definition, setting_name)
-        worst = {} if reference is None else constant_of(config, reference)
-        found.append(
-            SettingArms(
-                setting_name,
-                definition.space.search_seeds,
-                kinds,
-                {kind: outcomes(of, worst) for kind, of in final.items()},
-                config,
-                reference,
-            )
+        arms = SettingArms(
+            setting_name, definition.space.search_seeds, kinds, {}, config, references
         )
+        ended = {kind: outcomes(of, arms.worst) for kind, of in final.items()}
+        found.append(replace(arms, outcomes=ended))
     return found
 
 
@@ -80,9 +90,10 @@ def _constrained(definition: Definition, setting: str) -> ArmConfig:
     return space.run(found, found.points[CONSTRAINED], seed=space.search_seeds[0])
 
 
-def _reference(records: Sequence[ArmRecord]) -> Evaluation | None:
-    """Of an arm with a result, which scored the best constant prediction on the same data.
-
-    An arm without a result counts for that.
-    """
-    return next((r.evaluation for r in records if r.status == "finished" and r.evaluation), None)
+def _references(records: Sequence[ArmRecord]) -> dict[int, Evaluation]:
+    """Of each seed an arm with a result, which scored the constant prediction on the same data."""
+    found: dict[int, Evaluation] = {}
+    for record in records:
+        if record.status == "finished" and record.evaluation:
+            found.setdefault(record.config.seed, record.evaluation)
+    return found

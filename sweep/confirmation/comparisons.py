@@ -189,9 +189,12 @@ def _setting(
 
 def _test_units(arms: SettingArms) -> dict[str, Json] | None:
     """How many units and groups of them networks are certified and compared on."""
-    if arms.reference is None:
-        return None
-    return units.Groups.of(arms.reference.dev_units, arms.config.facts.unit).to_json()
+    found = arms.reference()
+    return (
+        None
+        if found is None
+        else units.Groups.of(found.dev_units, arms.config.facts.unit).to_json()
+    )
 
 
 def _on_counted(arms: SettingArms, other: str, seeds: Sequence[int]) -> dict[str, Json]:

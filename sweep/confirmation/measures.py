@@ -8,7 +8,7 @@ so does one that finished below it, so that to diverge is never better than to f
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -46,18 +46,20 @@ def constant_of(config: ArmConfig, evaluation: Evaluation) -> Measures:
     return _measures(config, evaluation.references["constant"], shifts)
 
 
-def outcomes(records: Iterable[ArmRecord], worst: Measures) -> dict[int, Outcome]:
+def outcomes(
+    records: Iterable[ArmRecord], worst_of: Callable[[int], Measures]
+) -> dict[int, Outcome]:
     """Final arms of one kind by their seed, each with what it counts for.
 
     Args:
         records: of one setting and one kind of arm; those that still train are passed over.
-        worst: what one without a result counts for; empty: nothing is known yet.
+        worst_of: what one without a result counts for, by seed; empty: nothing is known yet.
     """
     found = {}
     for record in records:
         if record.is_final:
             own = record.evaluation if record.status == "finished" else None
-            measures = worst
+            measures = worst = worst_of(record.config.seed)
             if own is not None:
                 measures = _bounded(measures_of(record.config, own), worst, sign_of(record.config))
             found[record.config.seed] = Outcome(record, measures, own is None)

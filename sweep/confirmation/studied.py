@@ -175,8 +175,8 @@ def _merged(plan: StudiesPlan, name: str, of: Mapping[int, _Part]) -> SettingArm
         k: {s: v for a in there for s, v in a.signatures.get(k, {}).items()} for k in kinds
     }
     outcomes = {k: {s: v for a in there for s, v in a.outcomes.get(k, {}).items()} for k in kinds}
-    reference = next((a.reference for a in there if a.reference is not None), None)
-    return SettingArms(name, plan.seeds, signatures, outcomes, there[0].config, reference)
+    references = {seed: of for a in there for seed, of in a.references.items()}
+    return SettingArms(name, plan.seeds, signatures, outcomes, there[0].config, references)
 
 
 def _setting(plan: StudiesPlan, shown: Held, row: Row, of: Mapping[int, _Part]) -> dict[str, Json]:

@@ -152,8 +152,8 @@ def over_units(
     factor = None if first.are_scores else _root_factor(arms)
     if factor is None and not first.are_scores:
         return None
-    constant = _constant(arms, first, measure, factor)
-    pairs = [tuple(own.get((kind, seed), constant) for kind in kinds) for seed in seeds]
+    constant = {seed: _constant(arms, seed, first, measure, factor) for seed in seeds}
+    pairs = [tuple(own.get((kind, seed), constant[seed]) for kind in kinds) for seed in seeds]
     whole = [(our, their) for our, their in pairs if our is not None and their is not None]
     if len(whole) < 2:
         return None
@@ -184,12 +184,13 @@ def _measured(outcome: Outcome | None, measure: Measure) -> bool:
 
 
 def _constant(
-    arms: SettingArms, like: UnitMeans, measure: Measure, factor: float | None
+    arms: SettingArms, seed: int, like: UnitMeans, measure: Measure, factor: float | None
 ) -> UnitMeans | None:
     """The best constant prediction as if every unit came to its mean; None: nothing says that."""
-    if arms.reference is None:
+    reference = arms.reference(seed)
+    if reference is None:
         return None
-    scores = arms.reference.references["constant"]
+    scores = reference.references["constant"]
     found_C = np.array([scores[gamma_key(g)] for g in _gammas(arms, measure)])
     means_C = found_C if factor is None else (found_C / factor) ** 2
     return replace(like, means_CU=np.repeat(means_C[:, None], len(like.names), axis=1))

@@ -162,8 +162,9 @@ def _legend(entry: Mapping[str, Json]) -> list[str]:
         "the whole table"
         + (f", and {error / len(controls):.2g} for each control." if controls else "."),
         *([_UNITS] if _has_units(entry) else []),
-        "in search: the gain on the data that selected it. best of tries against best of "
-        "plain seeds: the paper's comparison, of equal numbers on both sides (in the mean over all "
-        "ways to draw them), feasible or not, on the same data and measure; it confirms nothing.",
+        "in search: the gain on the data that selected it; shrunk by: what of it is lost on "
+        "fresh seeds and on other data, the test split. best of tries against best of plain seeds: "
+        "the paper's comparison, of equal numbers on both sides (in the mean over all ways to draw "
+        "them), feasible or not, on the same data and measure; it confirms nothing.",
         *[f"{name.replace('_', ' ')}: {says}." for name, says in entry["controls"].items()],
     ]

@@ -137,7 +137,11 @@ def _setting(one: Mapping[str, Json], entry: Mapping[str, Json]) -> str:
             + "".join(f" Test units: {few}." for few in [units_text(one)] if few)
         )
     if one["search_gain"] is not None:
-        shrunk = "" if one["shrinkage"] is None else f", shrunk by {one['shrinkage']:.0%}"
+        shrunk = (
+            ""
+            if one["shrinkage"] is None
+            else f", less by {one['shrinkage']:.0%} on other seeds and other data"
+        )
         lines.append(
             f"In search: {one['search_gain']:+.3f}, on the data that selected it; confirmed: "
             f"{number(one['confirmed_gain'], '+.3f')}{shrunk}."

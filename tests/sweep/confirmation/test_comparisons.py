@@ -14,7 +14,9 @@ from sweep.confirmation.tables import confirmed_table, notes
 from sweep.confirmation.words import sentences
 from sweep.study.definition import Definition
 from tests.support import confirmations as hand
+from tests.support.records import ended, finished
 from tests.support.sweeps import FEASIBLE, FIRST, INFEASIBLE, SECOND
+from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
 NOISE = np.random.default_rng(7).normal(0.0, 0.3, 64)
@@ -81,6 +83,24 @@ def test_every_planned_seed_counts(objects: ObjectStore) -> None:
     assert ours["counted_as_constant"] == 2
     assert any("2 constrained and 0 unconstrained" in text for text in entry["deviations"])
     assert contrast(entry, SECOND)["counted"] == 10
+
+
+def test_an_arm_without_a_result_is_the_constant_of_its_own_seeds_data(
+    objects: ObjectStore,
+) -> None:
+    """Else what it counts for could change while other seeds end."""
+    hand.searched(objects)
+    plan, definition = hand.stored(objects, hand.wanted(seeds=4))
+    store, gammas = ArmStore(objects), ("0.00", "0.20", "0.40")
+    for _, kind, config in hand.every_arm(definition):
+        if (kind, config.seed) == ("constrained", 1002):
+            store.put_record(ended(config, "diverged", "the loss is nan."))
+            continue
+        constant = dict.fromkeys(gammas, CONSTANT + config.seed - 1000)
+        scores = {"scores": dict.fromkeys(gammas, 12.0), "references": {"constant": constant}}
+        store.put_record(finished(config, list(FEASIBLE), split="test", **scores))
+    per_seed = contrast(confirmed(objects, definition, plan))["per_seed"]
+    assert per_seed["1002"] == pytest.approx(12.0 - CONSTANT - 2)
 
 
 def test_pairs_are_of_one_seed_and_count_up_to_the_first_that_is_missing(
