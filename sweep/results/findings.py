@@ -192,7 +192,8 @@ def _kind(entry: Entry) -> str:
         return "useless"
     if entry["vacuous"]:
         return "vacuous"
-    return "alone" if entry["demanded_descent"] >= entry["least_descent"] else "little"
+    asks_enough = entry["is_control"] or entry["demanded_descent"] >= entry["least_descent"]
+    return "alone" if asks_enough else "little"
 
 
 def _given(entry: Entry) -> str:

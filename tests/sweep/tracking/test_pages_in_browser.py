@@ -175,7 +175,7 @@ def test_an_arms_page_says_setting_arm_verdict_values_and_scores(
     text = page.text()
     alpha = float(arm.data.params["constraint.alpha"])
     for wanted in (
-        "WIN p2 s0 g1", "feasible", f"alpha {alpha:.4g}", "0.15: 5.5 (-1)", "System metrics",
+        "WIN p2 s0 g1", "feasible", f"alpha {alpha:.4g}", "0.15: 5.5 (+1)", "System metrics",
         "photographs", "winner",
     ):  # fmt: skip
         assert wanted in text, wanted
