@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from sweep.report import confirmed, layers, scores, search, training
 from sweep.report.measured import Measured
-from sweep.report.style import style
+from sweep.report.style import head, style
 from sweep.results.importance import FEWEST
 
 if TYPE_CHECKING:
@@ -151,8 +151,8 @@ FIGURES: Mapping[str, Drawing] = {
     "trade-off": Drawing(
         "In distribution against out of distribution",
         f"Every proposal's score on seen and unseen gammas, mean over seeds. {_MARKS} Square: "
-        "plain training. Line: the Pareto front, feasible proposals that no other one beats in "
-        "both scores.",
+        "plain training. Ring: the winner. A line joins feasible proposals that no other one beats "
+        "in both scores, where there are two or more.",
         search.trade_off,
     ),
     "progress": Drawing(
@@ -192,17 +192,21 @@ def draw(data: Measured, names: Sequence[str] = tuple(FIGURES)) -> dict[str, Fig
     found: dict[str, Figure] = {}
     with style():
         for name in names:
-            for number, figure in enumerate(_pages(FIGURES[name], data), start=1):
+            for number, (figure, shown) in enumerate(_pages(FIGURES[name], data), start=1):
+                head(figure, shown.trained)
+                figure.set_label(f"{data.sweep}: {FIGURES[name].title}; {shown.trained}")
                 figure.draw_without_rendering()
                 figure.set_layout_engine("none")  # it stays as it was laid out, once
                 found[name if number == 1 else f"{name}-{number}"] = figure
     return found
 
 
-def _pages(drawing: Drawing, data: Measured) -> Iterator[Figure]:
+def _pages(drawing: Drawing, data: Measured) -> Iterator[tuple[Figure, Measured]]:
+    """Every page, and what it shows."""
     groups = drawing.groups(data)
     for first in range(0, len(groups), drawing.a_page):
-        shown = [name for group in groups[first : first + drawing.a_page] for name in group]
-        figure = drawing.draw(replace(data, entries={n: data.entries[n] for n in shown}))
+        names = [name for group in groups[first : first + drawing.a_page] for name in group]
+        shown = replace(data, entries={name: data.entries[name] for name in names})
+        figure = drawing.draw(shown)
         if figure is not None:
-            yield figure
+            yield figure, shown

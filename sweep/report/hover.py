@@ -28,14 +28,17 @@ Series = tuple[str, Sequence[Any], Sequence[Any]]  # label, x, y
 def panels(figure: Figure) -> list[dict[str, Json]]:
     """What a pointer can be told, a panel each that has points.
 
-    ``title``, ``x`` and ``y`` are the panel's words; ``series`` its lines, each with a ``name``
-    (empty: it has none), values ``x`` and ``y`` (a word where the axis has words), and their places
-    ``at`` in the SVG: x, y, x, y, ...
+    ``title``, ``x`` and ``y`` are the panel's words; ``place`` is its own among all panels;
+    ``series`` its lines, each with a ``name`` (empty: it has none), values ``x`` and ``y`` (a word
+    where the axis has words), and their places ``at`` in the SVG: x, y, x, y, ...
     """
     found = [(axes, list(_series(axes))) for axes in figure.axes]
     count = sum(len(x) for _, every in found for _, x, _ in every)
     step = math.ceil(count / MOST_POINTS) or 1
-    whole = [_panel(figure, axes, every, step) for axes, every in found]
+    whole = [
+        {**_panel(figure, axes, every, step), "place": place}
+        for place, (axes, every) in enumerate(found)
+    ]
     return [panel for panel in whole if panel["series"]]
 
 

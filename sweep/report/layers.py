@@ -10,7 +10,7 @@ import numpy as np
 
 from sweep.report.measured import Measured
 from sweep.report.panels import band, bands, count_x, of, per_setting, scores, three_gammas
-from sweep.report.style import ARMS, GREY, SMALL, log_if_wide
+from sweep.report.style import ARMS, GREY, LAYERED, SMALL, log_if_wide
 from trainables.records.arm_record import RATIO_BINS, RATIO_BINS_TO_1
 from trainables.registry.task_facts import RMSE
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-LAYER = "layer (0: the input)"
+LAYER = "layer (0: before the first)"
 
 
 def losses(data: Measured) -> Figure | None:
@@ -59,6 +59,7 @@ def anytime(data: Measured) -> Figure | None:
                     marker=marker,
                     color=colour,
                     label=label,
+                    **LAYERED[arm],
                 )
                 if len(mean):
                     ends.setdefault(f"{gamma:g}", mean.iloc[-1])
@@ -147,7 +148,10 @@ def histogram(data: Measured) -> Figure | None:
                 f"mean {mine['mean'].mean():.3g}, median {median_of(counts):.2f}, "
                 f"{100 * mine['share'].mean():.1f} % below 1"
             )
-            axis.stairs(shares, RATIO_EDGES, color=colour, linestyle=line, label=label)
+            above = LAYERED[arm]["zorder"]
+            axis.stairs(
+                shares, RATIO_EDGES, color=colour, linestyle=line, label=label, zorder=above
+            )
             axis.plot([], [], color=colour, linestyle=line, label=f"_{numbers}")
         axis.axvline(1, color=GREY, linewidth=0.8)
         lines = [line for line in axis.get_lines() if str(line.get_label()).startswith("_mean")]

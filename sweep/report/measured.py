@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from search_spaces.settings import names_within
 from sweep.confirmation.plan import Plan, load_plan
 from sweep.results.best import best_entries
+from sweep.results.names import model_text
 from sweep.results.sweep_view import SettingView, SweepView
 from sweep.results.tables.columns import GAUSSIAN
 from sweep.results.tables.formats import Row
@@ -69,6 +70,15 @@ class Measured:
         """What an axis of the metric is called; on two lines where one is higher than a panel."""
         label, unit = self.metric.label, self.metric.unit
         return f"{label},{chr(10) if len(label) + len(unit) > 20 else ' '}{unit}"
+
+    @property
+    def trained(self) -> str:
+        """The data sets and networks of the settings, for the head of a figure."""
+        found: dict[str, dict[str, None]] = {}
+        for name, entry in self.entries.items():
+            model = model_text(entry["model"], entry["model_variant"])
+            found.setdefault(model, {})[str(self.runs[name]["data.name"])] = None
+        return "; ".join(f"{', '.join(data)}: {model}" for model, data in found.items())
 
     def train_gamma(self, setting: str) -> float:
         """The noise that a setting trains with."""

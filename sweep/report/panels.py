@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sweep.report.measured import Measured
-from sweep.report.style import ARMS, COLUMN_IN, GREY, OURS, arrange, grid, legend
+from sweep.report.style import ARMS, COLUMN_IN, GREY, LAYERED, OURS, arrange, grid, legend
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -96,10 +96,12 @@ def band(axis: Axes, rows: pd.DataFrame, x: str, drawn_as: Sequence[str], **opti
 
 
 def bands(axis: Axes, rows: pd.DataFrame, x: str) -> bool:
-    """That of both arms."""
-    return any(
-        [band(axis, rows[rows["arm"] == arm], x, drawn_as) for arm, drawn_as in ARMS.items()]
-    )
+    """That of both arms, the constrained one above the other."""
+    drawn = [
+        band(axis, rows[rows["arm"] == arm], x, drawn_as, **LAYERED[arm])
+        for arm, drawn_as in ARMS.items()
+    ]
+    return any(drawn)
 
 
 def mark_training(axis: Axes, data: Measured, setting: str) -> None:

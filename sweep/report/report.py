@@ -14,7 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from search_spaces import catalog
 from sweep.confirmation.plan import load_studies, studies_name
@@ -24,7 +24,7 @@ from sweep.report.measured import Measured, confirmations, measured
 from sweep.report.pages.markup import Picture
 from sweep.report.pages.search import page
 from sweep.report.pages.svg import inlined
-from sweep.report.style import style
+from sweep.report.style import cells, style
 from sweep.results import provenance
 from sweep.results.export import sweep_tables
 from sweep.results.findings import next_step
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 PAGE = "report.html"
 FORMATS = ("pdf", "png")  # of a figure, beside the page
+DPI = 200  # of a PNG
 OF_CONFIRMATION = ("forest", "search-gain")  # figures that a confirmation has
 MOST_DRAWN = 16  # settings that a report draws: each has some fifteen panels
 FEW = 4  # settings that one process draws sooner than others have started
@@ -189,7 +190,7 @@ def _drawn(data: Measured, formats: Sequence[str], key: str) -> Pages:
             Picture(
                 drawing_of(name).title,
                 drawing_of(name).caption,
-                inlined(rendered(figure, "svg").decode(), name),
+                inlined(rendered(figure, "svg").decode(), name, cells(figure)),
                 hover.panels(figure),
             ),
             {form: rendered(figure, form) for form in formats},
@@ -199,11 +200,25 @@ def _drawn(data: Measured, formats: Sequence[str], key: str) -> Pages:
 
 
 def rendered(figure: Figure, form: str) -> bytes:
-    """A figure as a file's content; the same figure gives the same bytes."""
+    """A figure as a file's content; the same figure gives the same bytes.
+
+    It is drawn once: ``savefig`` would draw it a first time for a layout that it has.
+    """
+    from matplotlib.backends import backend_agg, backend_pdf, backend_svg
+
+    canvases: Mapping[str, Any] = {
+        "svg": backend_svg.FigureCanvasSVG,
+        "pdf": backend_pdf.FigureCanvasPdf,
+        "png": backend_agg.FigureCanvasAgg,
+    }
     undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form, {})
-    stream = io.BytesIO()
+    stream, dpi, canvas = io.BytesIO(), figure.dpi, figure.canvas
     with style():
-        figure.savefig(stream, format=form, dpi=200, metadata=undated)
+        figure.set_dpi(DPI)
+        draw_into = getattr(canvases[form](figure), f"print_{form}")
+        draw_into(stream, metadata={"Title": figure.get_label(), **undated})
+    figure.set_dpi(dpi)
+    figure.set_canvas(canvas)
     return stream.getvalue()
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def gains(data: Measured) -> Figure | None:
     """Gains of the pairs shown, a row a setting: each seed, and their mean."""
-    blocks = {"seen": "seen_mean", "unseen": "unseen_mean"}
+    blocks = {"unseen": "unseen_mean", "seen": "seen_mean"}  # the question first
     found = {
         name: {
             block: [
@@ -32,6 +32,10 @@ def gains(data: Measured) -> Figure | None:
     names = [name for name, by_block in found.items() if any(by_block.values())]
     if not names:
         return None
+    seeds = {name: max(map(len, found[name].values())) for name in names}
+    wanted = {name: len(data.entries[name]["search_seeds"]) for name in names}
+    few = {n: f" ({seeds[n]} of {wanted[n]} seeds)" * (seeds[n] < wanted[n]) for n in names}
+    labels = [name + few[name] for name in names]
     figure, panels = grid(2, height=0.22 * len(names) + 0.6)
     for axis, block in zip(panels, blocks, strict=True):
         for row, name in enumerate(names):
@@ -44,13 +48,9 @@ def gains(data: Measured) -> Figure | None:
             axis.plot(mean, row, "o", color=OURS, markerfacecolor=filled, markersize=4)
         axis.axvline(0, color="black", linewidth=0.8)
         axis.set_ylim(len(names) - 0.5, -0.5)
-        axis.set_yticks(range(len(names)), [""] * len(names))
-        axis.set_xlabel(f"gain on {block} gammas, {data.metric.unit}")
+        axis.set_yticks(range(len(names)), labels, fontsize=7)
+        axis.set_xlabel(f"gain on {block} gammas,\n{data.metric.unit}")  # narrow beside names
         axis.locator_params(axis="x", nbins=4)  # longer ones run into each other
-    seeds = {name: max(map(len, found[name].values())) for name in names}
-    wanted = {name: len(data.entries[name]["search_seeds"]) for name in names}
-    few = {n: f" ({seeds[n]} of {wanted[n]} seeds)" * (seeds[n] < wanted[n]) for n in names}
-    panels[0].set_yticklabels([name + few[name] for name in names], fontsize=7)
     return figure
 
 

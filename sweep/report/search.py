@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sweep.report.layers import LAYER
 from sweep.report.measured import Measured
 from sweep.report.panels import (
     Panel,
@@ -18,7 +19,7 @@ from sweep.report.panels import (
     scores,
     three_gammas,
 )
-from sweep.report.style import ARMS, FAILED, OURS, THEIRS, log_if_wide
+from sweep.report.style import ARMS, FAILED, LAYERED, OURS, THEIRS, log_if_wide
 from sweep.results.importance import FEWEST, rank_correlation
 
 if TYPE_CHECKING:
@@ -174,6 +175,7 @@ def trade_off(data: Measured) -> Figure | None:
         if len(plain):
             label, colour, _, marker = ARMS["unconstrained"]
             axis.plot(*plain.iloc[0], marker, color=colour, markersize=5, label=label, zorder=4)
+        _ring_winner(axis, data, setting, rows[SEEN], rows[UNSEEN])
         return True
 
     unit, label = data.metric.unit, data.metric.label
@@ -205,19 +207,25 @@ def progress(data: Measured) -> Figure | None:
         best = rows["constrained_objective"].where(rows["outcome"] == "feasible").cummin().dropna()
         if len(best):
             axis.step(best.index, best, where="post", color="black", label="best feasible so far")
-        if data.entries[setting]["winner"]:
-            at = data.entries[setting]["proposal"]
-            ring: dict[str, Any] = {
-                "markersize": 8,
-                "markerfacecolor": "none",
-                "color": "black",
-                "label": "winner",
-            }
-            axis.plot(at, rows["constrained_objective"][at], "o", **ring)
+        _ring_winner(axis, data, setting, rows.index.to_series(), rows["constrained_objective"])
         count_x(axis)
         return True
 
     return per_setting(data, (drawn, "proposal", "objective"))
+
+
+def _ring_winner(
+    axis: Axes, data: Measured, setting: str, x: pd.Series[float], y: pd.Series[float]
+) -> None:
+    at = data.entries[setting]["proposal"]
+    if data.entries[setting]["winner"] and at in x.index:
+        ring: dict[str, Any] = {
+            "color": "black",
+            "markerfacecolor": "none",
+            "markersize": 8,
+            "zorder": 5,
+        }
+        axis.plot(x[at], y[at], "o", label="winner", **ring)
 
 
 def failure(data: Measured) -> Figure | None:
@@ -232,7 +240,7 @@ def failure(data: Measured) -> Figure | None:
         pair = pair[pair["shift"] == "gaussian"]
         for arm, (label, *drawn_as) in ARMS.items():
             name = "winner, or closest" if arm == "constrained" else label
-            band(axis, pair[pair["arm"] == arm], x, (name, *drawn_as))
+            band(axis, pair[pair["arm"] == arm], x, (name, *drawn_as), **LAYERED[arm])
         return band(axis, failed, x, FAILED)
 
     def loss(axis: Axes, setting: str) -> bool:
@@ -252,7 +260,7 @@ def failure(data: Measured) -> Figure | None:
         return f"{data.title(setting)}; infeasible: proposal {failed}"
 
     panels = (
-        (loss, "layer (0: the input)", "held-out loss"),
+        (loss, LAYER, "held-out loss"),
         (score, "test gamma", data.score_label),
     )
     return per_setting(data, *panels, title=title)

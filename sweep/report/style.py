@@ -7,6 +7,7 @@ training vermilion.
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 ARMS = {  # what an arm is called, its colour, line and marker
     "constrained": ("constrained", "#0072B2", "-", "o"),
     "unconstrained": ("plain training", "#D55E00", "--", "s"),
+}
+LAYERED: dict[str, dict[str, Any]] = {  # where lines of both coincide, both are seen
+    "constrained": {"zorder": 2.2},
+    "unconstrained": {"zorder": 2.1, "linewidth": 2.4, "markersize": 4.5},
 }
 OURS, THEIRS = (colour for _, colour, _, _ in ARMS.values())
 FAILED = ("infeasible", "#CC79A7", "-.", "^")  # the same of a proposal that failed
@@ -47,6 +52,7 @@ STYLE: dict[Any, Any] = {
 SMALL = 6.5  # points: the least that is read in print
 COLUMN_IN = 3.35  # width of a column of two
 PANEL_IN = 1.9  # height of a panel
+HEAD = 70  # characters of SMALL in a column
 
 
 @contextmanager
@@ -88,7 +94,10 @@ def arrange(
 
 
 def legend(figure: Figure) -> None:
-    """What is named in any panel, above all of them, so that it covers no data."""
+    """What is named in any panel, above all of them, so that it covers no data.
+
+    No wider than a panel, below which it may stand on a narrow page.
+    """
     named: dict[str, Any] = {}
     for panel in figure.axes:
         handles, labels = panel.get_legend_handles_labels()
@@ -96,9 +105,70 @@ def legend(figure: Figure) -> None:
     if not named:
         return
     width, height = figure.get_size_inches()
-    columns = max(1, int(width / (0.4 + 0.055 * max(map(len, named)))))
+    columns = max(1, int(COLUMN_IN / (0.4 + 0.055 * max(map(len, named)))))
     figure.set_size_inches(width, height + 0.14 * math.ceil(len(named) / columns))
     figure.legend(named.values(), named.keys(), loc="outside upper center", ncols=columns)
+
+
+def head(figure: Figure, text: str) -> None:
+    """A line above all panels, that of the legend where there is one."""
+    width, height = figure.get_size_inches()
+    lines = textwrap.wrap(text, HEAD)
+    figure.set_size_inches(width, height + 0.14 * len(lines))
+    (above, *_) = figure.legends or [figure.legend([], [], loc="outside upper center")]
+    above.set_title("\n".join(lines))
+    above.get_title().set_fontsize(SMALL)
+
+
+Box = tuple[float, float, float, float]  # left, top, width, height; points from the upper left
+
+
+def cells(figure: Figure) -> list[Box]:
+    """Where the legend is, and the place of each panel as they are drawn, which tile what is below.
+
+    Of a figure without a legend the first is empty.
+    """
+    width, height = (72 * inches for inches in figure.get_size_inches())
+    scale = 72 / figure.dpi
+    columns: list[int] = []
+    rows: list[int] = []
+    across: list[tuple[float, float]] = []
+    down: list[tuple[float, float]] = []
+    for panel in figure.axes:
+        spec, box = panel.get_subplotspec(), panel.get_tightbbox()
+        assert spec is not None, "a panel is of ``arrange``"
+        assert box is not None, "a panel is visible"
+        columns.append(spec.colspan.start)
+        rows.append(spec.rowspan.start)
+        across.append((scale * box.x0, scale * box.x1))
+        down.append((height - scale * box.y1, height - scale * box.y0))
+    legend: Box = (0.0, 0.0, 0.0, 0.0)
+    for one in figure.legends:
+        box = one.get_window_extent()
+        legend = (scale * box.x0, height - scale * box.y1, scale * box.width, scale * box.height)
+    x = _ends(columns, across, 0.0, width)
+    y = _ends(rows, down, legend[1] + legend[3], height)
+    panels = [
+        (x[column], y[row], x[column + 1] - x[column], y[row + 1] - y[row])
+        for column, row in zip(columns, rows, strict=True)
+    ]
+    return [legend, *panels]
+
+
+def _ends(
+    places: Sequence[int], spans: Sequence[tuple[float, float]], first: float, last: float
+) -> list[float]:
+    """Where rows or columns end, from the first: in the middle between their contents.
+
+    >>> _ends([0, 1, 0], [(1, 4), (6, 9), (2, 5)], 0.0, 10.0)
+    [0.0, 5.5, 10.0]
+    """
+    found = [first]
+    for place in range(max(places)):
+        here = max(end for at, (_, end) in zip(places, spans, strict=True) if at == place)
+        there = min(start for at, (start, _) in zip(places, spans, strict=True) if at == place + 1)
+        found.append((here + there) / 2)
+    return [*found, last]
 
 
 def log_if_wide(

@@ -48,20 +48,23 @@ def confirmed_page(
     whole = confirmed_table(entry)
     said = set(sentences(entry))  # which stand in the first screen and beside each setting
     table = replace(whole, notes=[note for note in whole.notes if note not in said])
-    answers = {
+    answer = {
         "Question": [escape(text) for text in _asked(entry, plan)],
         "Answer": [escape(text) for text in _families(entry)],
+    }
+    rest = {
         "How sure": list(_believed(status, entry, plan)),
         "Next": [markup.command(what, text) for what, text in commands["next"].items()],
     }
+    linked = [one["setting"] for one in entry["settings"]]
+    comparisons = markup.table(table, level=2, linked=linked)
     return markup.document(
         f"{name}: report",
-        markup.lead(name, f"{plan.search} on fresh seeds, test split", answers),
+        markup.lead(name, f"{plan.search} on fresh seeds, test split", answer, comparisons, rest),
         {
-            "Comparisons": markup.table(table, linked=[o["setting"] for o in entry["settings"]])
-            + markup.table(_family_table(entry)),
-            "Figures": "".join(markup.figures(pages) for pages in figures.values()),
+            "Families": markup.table(_family_table(entry)),
             "Settings": "".join(_setting(one, entry) for one in entry["settings"]),
+            "Figures": markup.figures(figures),
             "Plan": _plan(plan, entry["unit"]),
             "Again": "".join(markup.command(*one) for one in commands["again"].items()),
             "Provenance": provenance_part(provenance),

@@ -3,13 +3,15 @@
 STYLE = """
 :root { color-scheme: light dark; --paper: light-dark(#fff, #121212); --line: #8884;
   --soft: light-dark(#f4f5f6, #1d1e20); --link: light-dark(#0060a0, #7cc4ff);
-  --quiet: light-dark(#595959, #a8a8a8); --warn: light-dark(#b34700, #ff9a57); }
+  --quiet: light-dark(#595959, #a8a8a8); --warn: light-dark(#b34700, #ff9a57);
+  --more: light-dark(#0005, #fff5); }
 html { scroll-padding-top: 3.2rem; }
 body { background: var(--paper); font: 16px/1.5 system-ui, sans-serif; max-width: 64rem;
   margin: 0 auto; padding: 0 1rem 4rem; }
 h1, h2, h3 { line-height: 1.2; overflow-wrap: anywhere; }
 h1 { margin-bottom: .3rem; }
 h2 { border-bottom: 1px solid var(--line); padding-bottom: .2rem; margin-top: 3rem; }
+header h2 { border: 0; font-size: 1.1rem; margin: 1rem 0 0; }
 h3 { margin: 1.8rem 0 .4rem; }
 a { color: var(--link); }
 p, li, dd, figcaption { max-width: 46rem; overflow-wrap: anywhere; }
@@ -25,21 +27,32 @@ nav a { margin-right: 1rem; text-decoration: none; }
 .lead dd { margin: 0; min-width: 0; }
 .lead p { margin: 0 0 .4rem; }
 .lead p:last-child { margin: 0; }
+.words { display: grid; grid-template-columns: max-content 1fr; gap: .3rem 1.2rem; }
+.words dt { font-weight: 600; }
+.words dd { margin: 0; }
 .warning { color: var(--warn); }
 .notes, summary { font-size: .85rem; color: var(--quiet); }
 .tag { display: inline-block; font-size: .8rem; font-weight: 600; padding: .1rem .5rem;
   border: 1px solid currentColor; border-radius: 1rem; vertical-align: .1rem; }
 figure { margin: 2rem 0; }
 figcaption { margin-bottom: .4rem; }
-.picture { width: fit-content; max-width: 100%; overflow-x: auto; border-radius: 4px; }
-.picture svg { display: block; height: auto; font-family: 'DejaVu Sans', sans-serif; }
+.picture { background: #fff; border-radius: 4px; }
+.panels { display: flex; flex-wrap: wrap; justify-content: center; max-width: var(--most); }
+.legend { flex: 0 0 100%; text-align: center; }
+.picture svg { width: calc(var(--w) / var(--of) * 99.9%); height: auto; overflow: visible;
+  font-family: 'DejaVu Sans', sans-serif; }
 .picture svg * { stroke-linejoin: round; stroke-linecap: butt; }
 .picture:focus-visible, .wide:focus-visible { outline: 2px solid var(--link); }
 .at { fill: none; stroke: #000; stroke-width: 1.2; pointer-events: none; }
 #tip { position: fixed; z-index: 3; left: 0; top: 0; max-width: min(20rem, 90vw); display: none;
   padding: .3rem .6rem; background: light-dark(#222, #eee); color: light-dark(#fff, #111);
   font-size: .85rem; border-radius: 4px; pointer-events: none; white-space: pre-line; }
-.wide { overflow-x: auto; max-width: 100%; }
+.wide { overflow-x: auto; max-width: 100%;  /* a shadow where there is more to the side */
+  background: linear-gradient(90deg, var(--paper) 40%, transparent) 0 0 / 2.5rem 100% local,
+    linear-gradient(270deg, var(--paper) 40%, transparent) 100% 0 / 2.5rem 100% local,
+    linear-gradient(90deg, var(--more), transparent) 0 0 / 1rem 100%,
+    linear-gradient(270deg, var(--more), transparent) 100% 0 / 1rem 100%;
+  background-repeat: no-repeat; }
 table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .25rem .6rem; border-bottom: 1px solid var(--line); text-align: right; }
 th { font-weight: 600; vertical-align: bottom; }
@@ -57,8 +70,17 @@ pre { overflow-x: auto; background: var(--soft); padding: .6rem; margin: .3rem 0
 .lead pre { background: var(--paper); }
 details[open] > summary { margin-bottom: .4rem; }
 summary { cursor: pointer; }
-@media (min-width: 40rem) { tbody th { white-space: nowrap; } }
-@media (max-width: 40rem) { .lead { display: block; } .lead dd + dt { margin-top: .8rem; } }
+@media screen and (max-width: 40rem) {
+  body { font-size: 15px; line-height: 1.4; }
+  h1 { margin-top: .8rem; }
+  .what { font-size: 1rem; }
+  .lead { display: block; margin: .6rem 0; padding: .6rem; }
+  .lead dd + dt { margin-top: .6rem; }
+  .picture svg { width: min(100%, calc(var(--w) * 1.5px)); }
+  table { font-size: .8rem; }
+  th, td { padding: .2rem; }
+  .w { min-width: 4.8rem; overflow-wrap: anywhere; }
+}
 @media screen and (prefers-color-scheme: dark) {
   .picture { filter: invert(.93) hue-rotate(180deg); }
 }
@@ -69,8 +91,7 @@ summary { cursor: pointer; }
   nav, .skip, #tip, details:not([open]) { display: none !important; }
   h2, h3, figcaption { break-after: avoid; }
   figure, tr, pre, .lead { break-inside: avoid; }
-  .wide, .picture { overflow: visible; }
-  .picture svg { max-width: 100%; }
+  .wide { overflow: visible; background: none; }
   table { font-size: 7.5pt; }
   .w { min-width: 0; }
   th, td { padding: .1rem .25rem; }
@@ -111,9 +132,10 @@ document.querySelectorAll("th button").forEach(function (button) {
 
 var tip = document.getElementById("tip");
 document.querySelectorAll("figure").forEach(function (figure) {
-  var picture = figure.querySelector(".picture"), svg = picture && picture.querySelector("svg");
+  var picture = figure.querySelector(".picture");
   var data = figure.querySelector("script[type='application/json']");
-  if (!svg || !data) return;
+  if (!picture || !data) return;
+  var svgs = picture.querySelectorAll(".panels > svg");  // one a panel
   var points = null, ring = null, now = -1;
 
   function load() {
@@ -123,11 +145,11 @@ document.querySelectorAll("figure").forEach(function (figure) {
       panel.series.forEach(function (series, s) {
         series.x.forEach(function (x, i) {
           points.push({ panel: panel, series: series, s: p + "," + s, x: x, y: series.y[i],
-            left: series.at[2 * i], top: series.at[2 * i + 1] });
+            svg: svgs[panel.place], left: series.at[2 * i], top: series.at[2 * i + 1] });
         });
       });
     });
-    ring = document.createElementNS(svg.namespaceURI, "circle");
+    ring = document.createElementNS("http://www.w3.org/2000/svg", "circle");
     ring.setAttribute("class", "at");
     ring.setAttribute("r", 4);
     return points;
@@ -139,10 +161,10 @@ document.querySelectorAll("figure").forEach(function (figure) {
   }
   function show(index) {
     now = index;
-    var point = points[index], matrix = svg.getScreenCTM();
+    var point = points[index], matrix = point.svg.getScreenCTM();
     ring.setAttribute("cx", point.left);
     ring.setAttribute("cy", point.top);
-    svg.appendChild(ring);
+    point.svg.appendChild(ring);
     tip.textContent = say(point);
     tip.style.display = "block";
     var at = new DOMPoint(point.left, point.top).matrixTransform(matrix);
@@ -157,10 +179,13 @@ document.querySelectorAll("figure").forEach(function (figure) {
     if (ring) ring.remove();
   }
   function nearest(event) {
-    var at = new DOMPoint(event.clientX, event.clientY).matrixTransform(
-      svg.getScreenCTM().inverse());
+    var there = Array.from(svgs, function (svg) {
+      return new DOMPoint(event.clientX, event.clientY).matrixTransform(
+        svg.getScreenCTM().inverse());
+    });
     var best = -1, least = 20 * 20;
     load().forEach(function (point, i) {
+      var at = there[point.panel.place];
       var far = (point.left - at.x) * (point.left - at.x) + (point.top - at.y) * (point.top - at.y);
       if (far < least) { best = i; least = far; }
     });

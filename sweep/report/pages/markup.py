@@ -9,8 +9,13 @@ from dataclasses import dataclass
 from html import escape
 
 from sweep.report.pages.look import SCRIPT, STYLE
+from sweep.report.pages.words import explained
 from sweep.results.tables.formats import NOTHING, Table
 from trainables.plain import Json
+
+Answers = Mapping[str, Iterable[str]]  # paragraphs of HTML by the question that they answer
+# Figures that are open; the others open on a click, and for a printer.
+OPEN = ("gains", "forest", "search-gain", "scores", "layers")
 
 
 @dataclass(frozen=True)
@@ -24,11 +29,13 @@ class Picture:
 
 
 def document(title: str, head: str, sections: Mapping[str, str]) -> str:
-    """A page: its head, then sections by the words that contents name them with.
+    """A page: its head, sections by the words that contents name them with, and a glossary.
 
-    A section without content is left out.
+    A section without content is left out; the glossary has the words that stand on the page.
     """
-    whole = {words: body for words, body in sections.items() if body}
+    shown = " ".join(_plain_text(body) for body in (head, *sections.values()))
+    every = {**sections, "Words": definitions(explained(shown))}
+    whole = {words: body for words, body in every.items() if body}
     links = " ".join(f'<a href="#{anchor(w)}">{escape(w)}</a>' for w in whole)
     body = "\n".join(
         f'<section aria-labelledby="{anchor(words)}"><h2 id="{anchor(words)}">{escape(words)}</h2>'
@@ -46,6 +53,21 @@ def document(title: str, head: str, sections: Mapping[str, str]) -> str:
     )
 
 
+def _plain_text(markup: str) -> str:
+    """What a reader reads: no tags, no points for the pointer, no styles."""
+    shown = re.sub(r"<(script|style)\b.*?</\1>", " ", markup, flags=re.S)
+    return re.sub(r"<[^>]*>", " ", shown)
+
+
+def definitions(meanings: Mapping[str, str]) -> str:
+    """What words mean, one below the other."""
+    items = "".join(
+        f"<dt>{escape(word)}</dt><dd>{_code(escape(meaning))}</dd>"
+        for word, meaning in meanings.items()
+    )
+    return f"<dl class=words>{items}</dl>" * bool(items)
+
+
 def anchor(words: str) -> str:
     """The id of a section.
 
@@ -55,16 +77,29 @@ def anchor(words: str) -> str:
     return "-".join(words.lower().split())
 
 
-def lead(name: str, what: str, answers: Mapping[str, Iterable[str]]) -> str:
-    """The first screen: a title, and paragraphs of HTML by the question that they answer."""
-    items = "".join(
-        f"<dt>{escape(question)}</dt><dd>{''.join(map(paragraph, texts))}</dd>"
-        for question, texts in answers.items()
-    )
+def lead(name: str, what: str, answer: Answers, shown: str, rest: Answers) -> str:
+    """The first screen: a title, the answer with its table, what else a reader asks.
+
+    Args:
+        name: the title.
+        what: is reported.
+        answer: paragraphs of HTML by the question that they answer.
+        shown: the table, as HTML.
+        rest: as ``answer``.
+    """
     return (
-        f"<header><h1>{escape(name)}</h1><p class=what>{escape(what)}</p>"
-        f"<dl class=lead>{items}</dl></header>"
+        f"<header><h1>{escape(name)}</h1><p class=what>{escape(what)} "
+        '(<a href="#words">words explained</a>)</p>'
+        f"{_answers(answer)}{shown}{_answers(rest)}</header>"
     )
+
+
+def _answers(texts: Answers) -> str:
+    items = "".join(
+        f"<dt>{escape(question)}</dt><dd>{''.join(map(paragraph, of))}</dd>"
+        for question, of in texts.items()
+    )
+    return f"<dl class=lead>{items}</dl>"
 
 
 def paragraph(markup: str) -> str:
@@ -103,11 +138,18 @@ def as_json(value: Json) -> str:
     return f"<pre tabindex=0>{escape(text)}</pre>"
 
 
-def figures(pages: Mapping[str, Picture]) -> str:
-    """A figure; its further pages open on a click."""
-    first, *more = (figure(key, picture) for key, picture in pages.items())
+def figures(found: Mapping[str, Mapping[str, Picture]]) -> str:
+    """Figures by key, each with its pages; those that are not OPEN, and further pages, fold."""
+    return "".join(
+        _pages(key, found[key]) for key in sorted(found, key=lambda key: key not in OPEN)
+    )
+
+
+def _pages(key: str, pages: Mapping[str, Picture]) -> str:
+    first, *more = (figure(name, picture) for name, picture in pages.items())
     settings = f"Further settings ({len(more)} page{'s' * (len(more) > 1)})"
-    return first + details(settings, "".join(more))
+    whole = first + details(settings, "".join(more))
+    return whole if key in OPEN else details(pages[key].title, whole)
 
 
 def _code(text: str) -> str:

@@ -43,25 +43,22 @@ def page(
         confirmed: entries of its confirmations.
     """
     name = str(status["name"])
-    drawn = "".join(markup.figures(pages) for pages in figures.values())
     parts = "".join(_setting(entry, commands.get(entry["setting"], {})) for entry in entries)
-    answers = {
-        "Question": [escape(text) for text in _asked(provenance, entries)],
-        "Answer": [escape(text) for text in findings(entries)],
-        "How sure": [*_believed(status, entries), *_confirmed(confirmed)],
+    asked, tried = _asked(provenance, entries)
+    answer = {"Question": [asked], "Answer": [escape(text) for text in findings(entries)]}
+    rest = {
+        "How sure": [tried, *_believed(status, entries), *_confirmed(confirmed)],
         "Next": [markup.command(what, said) for what, said in commands["next"].items()],
     }
+    overview = markup.table(_overview(entries), level=2, linked=[e["setting"] for e in entries])
     return markup.document(
         f"{name}: report",
-        markup.lead(name, str(status["summary"]), answers),
+        markup.lead(name, str(status["summary"]), answer, overview * bool(entries), rest),
         {
-            "Overview": markup.table(
-                _overview(entries), linked=[entry["setting"] for entry in entries]
-            )
-            * bool(entries),
             "Confirmed": "".join(map(_confirmation, confirmed)),
-            "Figures": drawn or "<p>Nothing is measured yet that a figure could show.</p>",
             "Settings": parts,
+            "Figures": markup.figures(figures)
+            or "<p>Nothing is measured yet that a figure could show.</p>",
             "Tables": "".join(map(markup.table, tables)),
             "Searched": _searched(status, provenance, entries),
             "Again": "".join(markup.command(*one) for one in commands["again"].items()),
@@ -73,15 +70,18 @@ def page(
 # --- first screen ---------------------------------------------------------------------------------
 
 
-def _asked(provenance: Mapping[str, Json], entries: Sequence[Mapping[str, Json]]) -> Iterator[str]:
+def _asked(
+    provenance: Mapping[str, Json], entries: Sequence[Mapping[str, Json]]
+) -> tuple[str, str]:
+    """The question, and how much was tried to answer it."""
     space = provenance["definition"]
     seeds, count = len(space["search_seeds"]), len(entries)
     wanted = sorted({entry["proposals"]["wanted"] for entry in entries})
     tries = f"{wanted[0]} to {wanted[-1]}" if len(wanted) > 1 else f"{wanted[0]}" if wanted else "0"
-    yield (
-        f"Does a network that must lower its loss layer by layer do better than plain training? "
+    return (
+        "Does a network that must lower its loss layer by layer do better than plain training?",
         f"{count} setting{'s' * (count != 1)}, {tries} proposals each, every one on {seeds} "
-        f"seed{'s' * (seeds != 1)} as a pair that differs in nothing but the constraint."
+        f"seed{'s' * (seeds != 1)} as a pair that differs in nothing but the constraint.",
     )
 
 
@@ -158,13 +158,13 @@ def _overview(entries: Sequence[Mapping[str, Json]]) -> Table:
     arm = "constrained"
     shown = [
         ("setting", [entry["setting"] for entry in entries]),
-        ("pair", [pair(entry) for entry in entries]),
+        ("gain, unseen", [number(of(e, "gain", "unseen_mean"), "+.3f") for e in entries]),
         ("feasible", [YES_NO[of(entry, arm, "feasible")] for entry in entries]),
         ("certificate", [of(entry, arm, "certificate") or NOTHING for entry in entries]),
         ("missing share", [number(of(e, arm, "worst_missing_share"), "+.2f") for e in entries]),
+        ("pair", [pair(entry) for entry in entries]),
         ("unseen, constrained", [number(of(e, arm, "unseen_mean"), ".3f") for e in entries]),
         ("unseen, plain", [number(of(e, "unconstrained", "unseen_mean"), ".3f") for e in entries]),
-        ("gain, unseen", [number(of(e, "gain", "unseen_mean"), "+.3f") for e in entries]),
         ("gain, seen", [number(of(e, "gain", "seen_mean"), "+.3f") for e in entries]),
     ]
     notes = [
@@ -172,7 +172,7 @@ def _overview(entries: Sequence[Mapping[str, Json]]) -> Table:
         "(unseen) or did (seen), and over seeds. Gain: constrained against plain training, signed "
         "so that above 0 the constrained network is better."
     ]
-    return Table("overview", "Every setting's pair", [], shown, notes, texts=4)
+    return Table("overview", "Every setting's pair", [], shown, notes, texts=1)
 
 
 # --- settings -------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from sweep.report import hover
 from sweep.report.pages.svg import inlined
 from sweep.report.report import rendered
+from sweep.report.style import cells, grid, head, style
 
 X, Y = [0.0, 0.1, 0.2], [3.0, 300.123456789, 30.0]
 
@@ -90,7 +91,7 @@ def test_pictures_in_one_page_share_no_id_and_none_leads_astray() -> None:
     figure, axes = one_panel()
     axes.plot(X, Y, "o-")
     svg = rendered(figure, "svg").decode()
-    one, other = (inlined(svg, key) for key in ("one", "other"))
+    one, other = (inlined(svg, key, cells(figure)) for key in ("one", "other"))
     ids = [set(re.findall(r' id="([^"]*)"', text)) for text in (one, other)]
     assert ids[0]
     assert not ids[0] & ids[1]
@@ -102,3 +103,30 @@ def test_pictures_in_one_page_share_no_id_and_none_leads_astray() -> None:
     assert len(one) < len(svg) / 2
     texts = [re.findall(r">([^<>]+)</text>", text) for text in (one, svg)]
     assert texts[0] == texts[1]
+
+
+def test_a_figure_is_cut_between_its_panels_and_nothing_is_lost() -> None:
+    with style():
+        figure, panels = grid(3, columns=2)
+        for number, axes in enumerate(panels):
+            axes.plot(X, Y, "o", label="a line")
+            axes.set(title=f"panel {number}", xlabel="gamma", ylabel="RMSE")
+        figure.legend(["a line"], loc="outside upper center")
+        head(figure, "photographs: ut (distance)")
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")
+    legend, *below = cells(figure)
+    width, height = (72 * inches for inches in figure.get_size_inches())
+    top = legend[1] + legend[3]
+    assert [(x, y) for x, y, _, _ in below] == [(0, top), (below[0][2], top), (0, below[2][1])]
+    assert below[0][2] + below[1][2] == pytest.approx(width)
+    assert below[0][3] + below[2][3] == pytest.approx(height - top)
+    page = inlined(rendered(figure, "svg").decode(), "k", cells(figure))
+    pieces = re.findall(r"<svg .*?</svg>", page, flags=re.S)
+    assert "photographs: ut (distance)" in pieces[0]
+    assert [re.findall(r"panel (\d)", piece) for piece in pieces] == [[], ["0"], ["1"], ["2"]]
+    assert [panel["place"] for panel in hover.panels(figure)] == [0, 1, 2]
+    for (x, y, w, h), panel in zip(below, hover.panels(figure), strict=True):
+        (series,) = panel["series"]
+        places = zip(series["at"][::2], series["at"][1::2], strict=True)
+        assert all(x < left < x + w and y < down < y + h for left, down in places)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from search_spaces.space import Choice, Setting
 from sweep.confirmation.studies import plan_of_studies
@@ -21,6 +22,8 @@ from sweep.report.measured import confirmations as confirmations_of
 from sweep.report.measured import measured
 from sweep.report.pages import markup
 from sweep.report.pages import search as search_page
+from sweep.report.pages.markup import Picture
+from sweep.report.pages.words import WORDS
 from sweep.report.report import PAGE, Reported, drawn, report, write_files
 from sweep.results.best import best_entries
 from sweep.results.findings import next_step
@@ -31,6 +34,7 @@ from sweep.results.tables.formats import NOTHING
 from sweep.study.arms import arms_of_proposal
 from sweep.study.proposals import drop_outcomes
 from tests.support import confirmations
+from tests.support.code_figures import ROOT
 from tests.support.command_line import contents, refused, sweep
 from tests.support.confirmations import NAME
 from tests.support.sweeps import (
@@ -68,19 +72,24 @@ def written(
 
 def words_of(objects: ObjectStore, name: str = "tiny", **status: Any) -> Parsed:
     """The page of a search without figures, which take seconds to draw."""
+    return Parsed(page_of(objects, name, {}, **status))
+
+
+def page_of(
+    objects: ObjectStore, name: str, figures: Mapping[str, Mapping[str, Picture]], **status: Any
+) -> str:
     view = view_of(objects, name)
     space = view.definition.space
     told = {"name": name, "space": space.name, "summary": space.summary, "notes": [], **status}
-    text = search_page.page(
+    return search_page.page(
         {**status_entry(view), **told},
         best_entries(view, {}),
         [],
-        {},
+        figures,
         manifest(view, {}),
         {"next": {"Go on.": "sweep resume tiny"}, "again": {}},
         confirmations_of(objects, name),
     )
-    return Parsed(text)
 
 
 class Parsed(HTMLParser):
@@ -214,6 +223,29 @@ def test_where_nothing_won_page_and_terminal_advise_the_same_next_step(tmp_path:
     assert "<pre>" not in markup.command(step.text, "")
     said = sweep("best", "tiny", "--storage", objects.root).stdout
     assert step.text in " ".join(said.split())
+
+
+def test_words_of_the_page_are_explained_as_the_documentation_does(stored: ObjectStore) -> None:
+    page = words_of(stored)
+    assert "words" in page.ids
+    for word in ("proposal", "missing share", "certificate", "unseen", "gain", "held-out unit"):
+        assert WORDS[word].split("`")[0] in page.text.partition("Everything, as JSON")[2]
+    assert "sparse-coding" not in page.text  # DUST is not on it
+    assert page.open == []
+    rows = [line.split(" | ") for line in (ROOT / "docs/words.md").read_text().splitlines()]
+    listed = {row[1]: row[0].replace("*", "").lower() for row in rows if len(row) == 3}
+    for word, meaning in WORDS.items():
+        assert word.lower() in listed[meaning]
+
+
+def test_verdicts_stand_before_figures_of_which_five_at_most_are_open(stored: ObjectStore) -> None:
+    pages = {key: {key: Picture(of.title, "", "<svg></svg>", [])} for key, of in FIGURES.items()}
+    text = page_of(stored, "tiny", pages)
+    assert text.index('id="table-overview"') < text.index(">How sure<")
+    assert text.index('id="settings"') < text.index('id="figures"')
+    shown = re.findall(r'(?<!</summary>)<figure id="figure-([^"]*)"', text)  # else it is folded
+    assert shown == ["gains", "forest", "search-gain", "scores", "layers"]
+    assert text.count("<figure") == len(FIGURES)
 
 
 def test_words_of_the_user_are_no_markup(stored: ObjectStore) -> None:
@@ -394,6 +426,10 @@ def test_single_figures_are_written_alone(stored: ObjectStore, tmp_path: Path) -
     assert sorted(there) == files
     assert there["figures/gain-by-gamma.pdf"].startswith(b"%PDF")
     assert there["figures/gain-by-gamma.png"].startswith(b"\x89PNG")
+    about = "tiny: Gain by test gamma; photographs: ut (distance)"
+    with Image.open(tmp_path / "out/figures/gain-by-gamma.png") as picture:
+        assert picture.info["Title"] == about
+    assert about.partition(" (")[0].encode() in there["figures/gain-by-gamma.pdf"]
 
 
 def test_a_full_disk_leaves_no_half_of_a_page(

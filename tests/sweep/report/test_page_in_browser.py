@@ -59,6 +59,54 @@ def test_it_is_as_wide_as_the_window_and_asks_for_nothing(
     assert page.outside() == []
 
 
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_every_figure_is_whole_and_its_letters_are_read(page: Page, size: tuple[int, int]) -> None:
+    page.resize(size)
+    page.ask("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    boxes = (
+        "[...document.querySelectorAll('.picture svg')].map(s => s.getBoundingClientRect())"
+        ".map(b => [b.left, b.right])"
+    )
+    letters = (
+        "Math.min(...[...document.querySelectorAll('.picture svg')].flatMap(s => "
+        "[...s.querySelectorAll('text')].map(t => parseFloat(getComputedStyle(t).fontSize) * "
+        "s.getScreenCTM().a)))"
+    )
+    drawn = page.ask(boxes)
+    assert all(left >= 0 and right <= size[0] for left, right in drawn)
+    assert page.ask(letters) >= (11 if size == DESKTOP else 9)
+    if size == DESKTOP:
+        widths = "[...document.querySelectorAll('.panels')].map(p => p.getBoundingClientRect())"
+        text = page.ask("document.querySelector('figcaption').getBoundingClientRect().width")
+        layers = "document.querySelector('#figure-failure .panels').getBoundingClientRect().width"
+        assert page.ask(f"{widths}.every(b => b.right <= innerWidth)")
+        assert page.ask(layers) > text
+    page.ask("document.querySelectorAll('details').forEach(d => { d.open = false; })")
+
+
+def test_the_first_screen_of_a_phone_has_the_answer(page: Page) -> None:
+    page.resize(PHONE)
+    page.ask("scrollTo(0, 0)")
+    cells = page.ask(
+        "[...document.querySelectorAll('#table-overview tr')].slice(0, 2).map(r => "
+        "[...r.cells].slice(0, 5).map(c => [c.innerText, c.getBoundingClientRect().right, "
+        "c.getBoundingClientRect().bottom]))"
+    )
+    heads = [head for head, _, _ in cells[0]]
+    assert heads == ["setting", "gain, unseen", "feasible", "certificate", "missing share"]
+    assert all(right <= PHONE[0] and down <= PHONE[1] for row in cells for _, right, down in row)
+
+
+def test_verdicts_come_first_and_few_figures_are_open(page: Page) -> None:
+    places = page.ask(
+        "['settings', 'figures'].map(i => document.getElementById(i).getBoundingClientRect().top)"
+    )
+    assert places == sorted(places)
+    every = "[...document.querySelectorAll('figure')]"
+    assert 1 <= page.ask(f"{every}.filter(f => f.checkVisibility()).length") <= 5
+    assert page.ask(f"{every}.length") > 10
+
+
 def test_a_header_sorts_and_says_so(page: Page) -> None:
     page.resize(DESKTOP)
     cells = (
@@ -82,11 +130,12 @@ def test_pointing_at_a_point_tells_the_stored_value(
     series = next(s for s in panel["series"] if s["name"] == "constrained")
     at = 2  # the layer
     point = json.dumps(series["at"][2 * at : 2 * at + 2])
-    page.ask("document.querySelector('#figure-layers svg').scrollIntoView({ block: 'center' })")
+    svg = "document.querySelector('#figure-layers .panels > svg')"
+    page.ask(f"{svg}.scrollIntoView({{ block: 'center' }})")
     page.ask("new Promise(done => setTimeout(done, 300))")  # scrolling takes what is told away
     place = page.ask(
         f"(() => {{ const at = new DOMPoint(...{point}).matrixTransform("
-        "document.querySelector('#figure-layers svg').getScreenCTM());"
+        f"{svg}.getScreenCTM());"
         "return [at.x, at.y]; })()"
     )
     page.tell("Input.dispatchMouseEvent", type="mouseMoved", x=place[0] + 2, y=place[1] + 2)

@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from search_spaces.space import Setting
 from sweep.report.figures import FIGURES, draw, drawing_of
 from sweep.report.measured import Measured, measured
+from sweep.report.report import rendered
 from sweep.report.scores import MOST_LINES
 from sweep.results.sweep_view import SweepView, load_sweep
 from tests.support.sweeps import (
@@ -39,10 +41,13 @@ def data_of(objects: ObjectStore, name: str = "tiny") -> Measured:
 
 def lines(figure: Any, panel: int) -> dict[str, tuple[list[float], list[float]]]:
     """The lines of a panel that have a name, as (x, y)."""
-    found = figure.axes[panel].get_lines()
+    return lines_of(figure.axes[panel])
+
+
+def lines_of(axis: Any) -> dict[str, tuple[list[float], list[float]]]:
     return {
         str(line.get_label()): (list(line.get_xdata()), list(line.get_ydata()))
-        for line in found
+        for line in axis.get_lines()
         if not str(line.get_label()).startswith("_")
     }
 
@@ -85,6 +90,39 @@ def test_the_best_so_far_is_of_feasible_proposals(tmp_path: Path) -> None:
     x, y = lines(draw(data_of(objects), ["progress"])["progress"], 0)["best feasible so far"]
     assert x == [0, 2]
     np.testing.assert_allclose(y, [-0.095, -0.295])  # means over two seeds, 0.01 apart
+
+
+def test_a_figure_says_what_was_trained_on_which_data_and_is_drawn_once_a_file(
+    stored: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = data_of(stored)
+    figure = draw(data, ["scores"])["scores"]
+    assert [one.get_title().get_text() for one in figure.legends] == [data.trained]
+    assert data.trained.startswith("photographs: ")
+    assert figure.get_label() == f"tiny: {FIGURES['scores'].title}; {data.trained}"
+    count = []
+    drawn = Figure.draw
+    monkeypatch.setattr(Figure, "draw", lambda *given: count.append(1) or drawn(*given))
+    for form in ("svg", "png", "pdf"):
+        assert rendered(figure, form)
+    assert len(count) == 3
+
+
+def test_the_trade_off_rings_the_winner_and_draws_no_line_through_one_point(
+    stored: ObjectStore,
+) -> None:
+    axis = draw(data_of(stored), ["trade-off"])["trade-off"].axes[0]
+    assert "Pareto front" not in lines_of(axis)
+    (x, y), (ringed_x, ringed_y) = (lines_of(axis)[name] for name in ("feasible", "winner"))
+    assert (x, y) == (ringed_x, ringed_y)
+
+
+@pytest.mark.parametrize("key", ["scores", "layers", "anytime"])
+def test_the_constrained_line_lies_above_the_plain_one(stored: ObjectStore, key: str) -> None:
+    axis = draw(data_of(stored), [key])[key].axes[0]
+    above = {line.get_label(): line.get_zorder() for line in axis.get_lines()}
+    assert above["constrained"] > above["plain training"]
+    assert "the input" not in axis.get_xlabel()
 
 
 @pytest.mark.slow
