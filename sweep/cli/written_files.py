@@ -126,13 +126,15 @@ def export_(
 @newest_argument
 @click.option(
     "--out", metavar="DIR",
-    help="Where to write; a report that is there is replaced. Default: NAME-report.",
+    help="Where to write; a report that is there is replaced unless it is of more arms. Default: "
+    "NAME-report.",
 )  # fmt: skip
 @click.option("--page", "page_alone", is_flag=True, help="Write the page, and no figure beside it.")
 @click.option(
     "--figure", "figures", multiple=True, metavar="KEY",
     help="Write this figure alone, as PDF and PNG, like layers or progress; repeatable.",
 )  # fmt: skip
+@click.option("--replace", is_flag=True, help="Replace a report also where it is of more arms.")
 @only_option
 @collected(at=Place)
 def report_(
@@ -140,6 +142,7 @@ def report_(
     out: str | None,
     page_alone: bool,
     figures: tuple[str, ...],
+    replace: bool,
     patterns: tuple[str, ...],
     at: Place,
 ) -> None:
@@ -160,7 +163,7 @@ def report_(
         words += ["--page"] * page_alone
         there = ask.asked(at.address, given_storage(), "report", name, *words)
         ask.said(there)
-        files = write_files(folder, name, there.contents())
+        files = write_files(folder, name, there.contents(), replace=replace)
     else:
         objects, view = open_sweep(at.storage, name)
         sweep = Reported(
@@ -174,7 +177,8 @@ def report_(
         if figures:
             files = figure_files(sweep, folder, figures)
         else:
-            files = report(sweep, folder, formats=() if page_alone else FORMATS)
+            formats = () if page_alone else FORMATS
+            files = report(sweep, folder, formats=formats, replace=replace)
     for file in files if figures else [PAGE]:
         click.echo(str(folder / file))
 

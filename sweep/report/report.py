@@ -21,12 +21,12 @@ from sweep.confirmation.plan import load_studies, studies_name
 from sweep.report import hover
 from sweep.report.figures import FIGURES, draw, drawing_of
 from sweep.report.measured import Measured, confirmations, measured
-from sweep.report.pages.markup import Picture
+from sweep.report.pages.markup import Picture, manifest_of
 from sweep.report.pages.search import page
 from sweep.report.pages.svg import inlined
 from sweep.report.style import cells, style
 from sweep.results import provenance
-from sweep.results.export import sweep_tables
+from sweep.results.export import final_arms, refuse_less, sweep_tables
 from sweep.results.findings import next_step
 from sweep.results.status import status_entry
 from sweep.results.sweep_view import ReadRecord, SweepView
@@ -92,16 +92,19 @@ class Reported:
         return advice.command(*words, storage=self.objects.root)
 
 
-def report(of: Reported, out: Path, *, formats: Sequence[str] = FORMATS) -> list[str]:
+def report(
+    of: Reported, out: Path, *, formats: Sequence[str] = FORMATS, replace: bool = False
+) -> list[str]:
     """Write the report below ``out``, over one that is there, and return the names of its files.
 
     Args:
         of: the sweep; a search or a confirmation.
         out: a folder, or where one is to be.
         formats: of the figures as files; the page has its own.
+        replace: one that is there goes also where it is of more arms.
 
     Raises:
-        Misuse: ``out`` is a file.
+        Misuse: ``out`` is a file, or has the report of another sweep or of more arms.
     """
     _refuse_file(out)
     space = of.view.definition.space
@@ -113,7 +116,7 @@ def report(of: Reported, out: Path, *, formats: Sequence[str] = FORMATS) -> list
     }
     make = _of_confirmation if of.is_confirmation else _of_search
     text, figures = make(of, status, formats)
-    return _write(out, {PAGE: text.encode(), **_as_files(figures)})
+    return _write(out, {PAGE: text.encode(), **_as_files(figures)}, replace=replace)
 
 
 def figure_files(of: Reported, out: Path, keys: Sequence[str]) -> list[str]:
@@ -137,13 +140,15 @@ def figure_files(of: Reported, out: Path, keys: Sequence[str]) -> list[str]:
     return _write(out, _as_files(found))
 
 
-def write_files(out: Path, sweep: str, files: Mapping[str, bytes]) -> list[str]:
+def write_files(
+    out: Path, sweep: str, files: Mapping[str, bytes], *, replace: bool = False
+) -> list[str]:
     """Write a report, or figures, that were made elsewhere as it is done here."""
     outside = [n for n in files if n.startswith("/") or ".." in PurePosixPath(n).parts]
     if outside or not files:
         raise StoreError(f"this is no report of {sweep}: {', '.join(outside) or 'no file'}.")
     _refuse_file(out)
-    return _write(out, files)
+    return _write(out, files, replace=replace)
 
 
 # --- figures --------------------------------------------------------------------------------------
@@ -246,8 +251,10 @@ def _as_files(figures: Mapping[str, Pages]) -> dict[str, bytes]:
     }
 
 
-def _write(out: Path, files: Mapping[str, bytes]) -> list[str]:
+def _write(out: Path, files: Mapping[str, bytes], *, replace: bool = False) -> list[str]:
     """Write all files; they replace all pages of these figures, a page the whole report."""
+    if PAGE in files and (out / PAGE).is_file() and not replace:
+        _refuse_less(out, files[PAGE].decode())
     keys = FIGURES if PAGE in files else {key for key in FIGURES if _pages_of([key], files)}
     try:
         there = [f"figures/{path.name}" for path in (out / "figures").glob("*")]
@@ -268,6 +275,20 @@ def _write(out: Path, files: Mapping[str, bytes]) -> list[str]:
             f"the report could not be written below {out}: {error}. Give another folder with --out."
         ) from error
     return sorted(files)
+
+
+def _refuse_less(out: Path, page: str) -> None:
+    """Raise Misuse where the page in the folder is of another sweep, or of more arms."""
+    there = manifest_of((out / PAGE).read_text(encoding="utf-8", errors="replace"))
+    this = manifest_of(page)
+    if not there:
+        return
+    if there["sweep"] != this.get("sweep"):
+        raise Misuse(
+            f"the folder {out} holds the report of sweep {there['sweep']!r}, not of "
+            f"{this.get('sweep')!r}; nothing was changed. Give another folder with --out."
+        )
+    refuse_less("report", out, final_arms(there), final_arms(this))
 
 
 def _pages_of(keys: Iterable[str], files: Iterable[str]) -> list[str]:

@@ -244,7 +244,7 @@ def _earlier_export(out: Path, sweep: str) -> _Earlier:
         )
     names = {str(PurePosixPath(name)) for name in there.get("files", {})}
     names = {n for n in names if not n.startswith("/") and ".." not in PurePosixPath(n).parts}
-    return _Earlier(frozenset(names), frozenset(names - _of_all(there)), _final_arms(there))
+    return _Earlier(frozenset(names), frozenset(names - _of_all(there)), final_arms(there))
 
 
 def _of_all(manifest: Mapping[str, Json]) -> set[str]:
@@ -255,25 +255,38 @@ def _of_all(manifest: Mapping[str, Json]) -> set[str]:
     return {f"configs/{s}.json" for s, pair in pairs.items() if pair and not pair.get("winner")}
 
 
-def _final_arms(manifest: Mapping[str, Json]) -> int:
+def final_arms(manifest: Mapping[str, Json]) -> int:
+    """How many arms a manifest is of; 0 where it does not say it."""
     arms = manifest.get("arms")
     return int(arms.get("final", 0)) if isinstance(arms, dict) else 0
 
 
 def _refuse_less(out: Path, files: Mapping[str, str], earlier: _Earlier) -> None:
     """Raise Misuse where the export in the folder holds more than the one that is to replace it."""
-    final = _final_arms(json.loads(files[MANIFEST]))
     lost = sorted(earlier.needed - files.keys())
+    refuse_less("export", out, earlier.final_arms, final_arms(json.loads(files[MANIFEST])), lost)
+
+
+def refuse_less(kind: str, out: Path, there: int, final: int, lost: Sequence[str] = ()) -> None:
+    """Raise Misuse where an export or a report would replace one that holds more.
+
+    Args:
+        kind: what both are called.
+        out: the folder.
+        there: final arms of the one in it.
+        final: those of the new one.
+        lost: files that the new one lacks.
+    """
     more = []
-    if final < earlier.final_arms:
-        arms = counted(earlier.final_arms, "arm")
+    if final < there:
+        arms = counted(there, "arm")
         more.append(f"the results of {arms}, where this one has {final}")
     if lost:
         others = f" and {len(lost) - _SHOWN_LOST} more" * (len(lost) > _SHOWN_LOST)
         more.append(f"{', '.join(lost[:_SHOWN_LOST])}{others}, which this one lacks")
     if more:
         raise Misuse(
-            f"the folder {out} holds a fuller export of this sweep: {'; '.join(more)}. Nothing was "
+            f"the folder {out} holds a fuller {kind} of this sweep: {'; '.join(more)}. Nothing was "
             "changed. Give another folder with --out, or --replace to lose what it holds."
         )
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from html import escape
+from html import escape, unescape
 
 from sweep.report.pages.look import SCRIPT, STYLE
 from sweep.report.pages.words import explained
@@ -136,6 +137,20 @@ def as_json(value: Json) -> str:
     """Plain values, to be read."""
     text = json.dumps(value, indent=1, sort_keys=True)
     return f"<pre tabindex=0>{escape(text)}</pre>"
+
+
+def manifest_of(page: str) -> Mapping[str, Json]:
+    """The provenance that stands on a page; empty where there is none.
+
+    >>> manifest_of(as_json({"sweep": "tiny", "arms": {"final": 9}}))["arms"]
+    {'final': 9}
+    """
+    for text in re.findall(r"<pre tabindex=0>(.*?)</pre>", page, flags=re.S):
+        with suppress(ValueError):
+            found = json.loads(unescape(text))
+            if {"sweep", "arms"} <= found.keys():
+                return dict(found)
+    return {}
 
 
 def figures(found: Mapping[str, Mapping[str, Picture]]) -> str:

@@ -48,7 +48,7 @@ from tests.support.sweeps import (
     store_sweep,
 )
 from trainables.early_signs import WENT
-from trainables.errors import StoreError, SweepError, UnknownName
+from trainables.errors import Misuse, StoreError, SweepError, UnknownName
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
@@ -333,7 +333,7 @@ def test_the_page_stands_alone_and_shows_every_figure(stored: ObjectStore, tmp_p
     write_files(tmp_path / "out", "tiny", {"figures/layers.pdf": b"one page"})
     assert not (folder / "layers-2.pdf").exists()
     assert (folder / "scores.png").exists()
-    write_files(tmp_path / "out", "tiny", {PAGE: b"another"})
+    write_files(tmp_path / "out", "tiny", {PAGE: b"another"}, replace=True)
     assert [path.name for path in folder.iterdir()] == ["mine.pdf"]  # others: the report before
 
 
@@ -444,6 +444,36 @@ def test_a_full_disk_leaves_no_half_of_a_page(
     with pytest.raises(StoreError, match="No space left"):
         write_files(tmp_path, "tiny", {PAGE: b"a page"})
     assert not list(tmp_path.iterdir())
+
+
+def test_a_fuller_report_is_not_replaced_unless_asked_for(
+    stored: ObjectStore, tmp_path: Path
+) -> None:
+    """As ``test_a_fuller_export_is_not_replaced_unless_asked_for``."""
+    out = tmp_path / "out"
+
+    def page(name: str = "tiny") -> dict[str, bytes]:
+        return {PAGE: page_of(stored, name, {}).encode()}
+
+    write_files(out, "tiny", page())
+    write_files(out, "tiny", page())  # of as many
+    before = contents(out)
+    chosen = view_of(stored).settings[0].chosen.winner
+    assert chosen is not None
+    ArmStore(stored).forget(chosen.pairs[0].constrained.signature)
+    with pytest.raises(Misuse, match=r"fuller report .* 10 arms, where this one has 9.*--replace"):
+        write_files(out, "tiny", page())
+    of = Reported(stored, view_of(stored), {}, ArmStore(stored).record, [SECOND])
+    with pytest.raises(Misuse, match="fuller report"):
+        report(of, out, formats=())
+    store_sweep(stored, {}, name="begun")
+    with pytest.raises(Misuse, match="holds the report of sweep 'tiny', not of 'begun'"):
+        write_files(out, "begun", page("begun"))
+    assert contents(out) == before
+    write_files(out, "tiny", page(), replace=True)
+    assert contents(out) != before
+    (out / PAGE).write_text("a page of the user's")
+    write_files(out, "tiny", page())  # as it always was
 
 
 def test_what_cannot_be_reported_is_told(stored: ObjectStore, tmp_path: Path) -> None:
