@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+WIDE_IN = 4.3  # of a panel with names at its side: 8 points are 9 pixels on a phone
 NEAR = 0.04  # of the axis: labels of points that lie so near would cover each other
 VERDICTS = {  # marker, colour, face
     "better": (">", OURS, OURS),
@@ -33,9 +34,9 @@ def forest(data: Measured) -> Figure | None:
     drawn = [(entry, rows) for entry, rows in found if rows]
     if not drawn:
         return None
-    figure, panels = grid(len(drawn), 1, width=6.7)
+    figure, panels = grid(len(drawn), 1)
     count = sum(len(rows) for _, rows in drawn)
-    arrange(figure, panels, 1, width=6.7, height=0.22 * count / len(drawn) + 0.8)
+    arrange(figure, panels, 1, width=WIDE_IN, height=0.3 * count / len(drawn) + 0.8)
     for axis, (entry, rows) in zip(panels, drawn, strict=True):
         axis.axvline(0, color="black", linewidth=0.8)
         least = entry["design"]["smallest_effect"]
@@ -58,8 +59,8 @@ def forest(data: Measured) -> Figure | None:
                 label=contrast["marked"],
             )
         axis.set_ylim(len(rows) - 0.5, -0.5)
-        axis.set_yticks(range(len(rows)), [name for name, _ in rows], fontsize=7)
-        axis.set_title(f"{entry['name']}, test split")
+        axis.set_yticks(range(len(rows)), [name for name, _ in rows])
+        axis.set_title(f"{entry['name']}, test split", fontsize=8)
         axis.set_xlabel(f"gain, {entry['metric']}, {entry['unit']}")
     legend(figure)
     return figure
@@ -71,7 +72,7 @@ def _rows(entry: Mapping[str, Json], data: Measured) -> Iterator[tuple[str, Mapp
         for other, contrast in one["contrasts"].items():
             if one["setting"] in data.entries and contrast["mean"] is not None:
                 plain = other == UNCONSTRAINED
-                name = f"{one['setting']}, against plain" if plain else other.replace("_", " ")
+                name = f"{one['setting']},\nagainst plain" if plain else other.replace("_", " ")
                 yield name, contrast
 
 

@@ -47,7 +47,13 @@ def confirmed_page(
     name = entry["name"]
     whole = confirmed_table(entry)
     said = set(sentences(entry))  # which stand in the first screen and beside each setting
-    table = replace(whole, notes=[note for note in whole.notes if note not in said])
+    heads = [head for head, _ in whole.shown]
+    first = [*heads[: whole.texts], "outcome", "difference", "certified"]  # what a phone shows
+    table = replace(
+        whole,
+        shown=sorted(whole.shown, key=lambda column: (first + heads).index(column[0])),
+        notes=[note for note in whole.notes if note not in said],
+    )
     answer = {
         "Question": [escape(text) for text in _asked(entry, plan)],
         "Answer": [escape(text) for text in _families(entry)],

@@ -253,7 +253,7 @@ def test_confirmed_gains_have_the_intervals_of_the_table(objects: ObjectStore) -
         assert points[contrast["marked"]] == ([one["search_gain"]], [one["confirmed_gain"]])
     assert {"better", "worse"} <= set(drawn(axis))
     names = [label.get_text() for label in axis.get_yticklabels()]
-    assert names == [f"{name}, against plain" for name in (FIRST, SECOND)]
+    assert names == [f"{name},\nagainst plain" for name in (FIRST, SECOND)]
 
 
 def test_points_that_coincide_share_their_label() -> None:

@@ -277,8 +277,10 @@ def test_a_confirmation_shows_its_plan_and_its_comparisons(tmp_path: Path) -> No
     digest = re.search(r'"plan": "([0-9a-f]{12})"', said)
     assert digest is not None
     assert digest[1] in page.text
-    rows = page.tables["table-confirmed"][1:]
-    assert [(row[0], row[1], row[2]) for row in rows] == [
+    heads, *rows = page.tables["table-confirmed"]
+    assert heads[:5] == ["setting", "against", "outcome", "difference", "certified"]
+    seeds = page.column("table-confirmed", "seeds")
+    assert [(row[0], row[1], seed) for row, seed in zip(rows, seeds, strict=True)] == [
         (name, "unconstrained", "10") for name in (FIRST, SECOND)
     ]
     plain = [9.0 + 0.01 * (seed % 3) for seed in range(1000, 1010)]
