@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from search_spaces.space import SearchSpace
 from sweep.cost.spent import put_estimate, stored_estimate
 from sweep.executors.executor import Executor
+from sweep.results.best import best_entries
+from sweep.results.findings import findings
 from sweep.results.sweep_view import SweepView, load_sweep
 from sweep.run import notifications
 from sweep.run.budget import NO_LIMIT, Budget, spending_entry, took_text
@@ -211,10 +213,12 @@ def sweep_pages(view: SweepView, fallback_ms: int, storage: str) -> SweepPages:
     records = [a.record for a in view.arms.values() if a.record is not None]
     ended_ms = max((r.ended_ms for r in records), default=fallback_ms)
     judged = {s.setting.name: (s.chosen, s.results) for s in view.settings}
+    is_confirmation = view.definition.space.phase == "confirmation"
     return SweepPages(
         definition=view.definition,
         verdicts=Verdicts.of(view.definition.space, judged),
         settings={name: chosen for name, (chosen, _) in judged.items()},
+        found=[] if is_confirmation else findings(best_entries(view, {})),
         storage=storage,
         started_ms=min((r.started_ms for r in records), default=fallback_ms),
         ended_ms=ended_ms if view.is_finished else None,

@@ -120,6 +120,7 @@ class SweepPages:
     definition: Definition
     verdicts: Verdicts
     settings: Mapping[str, SettingResult]  # what each came to, in the order of the sweep
+    found: Sequence[str]  # the finding, in sentences
     storage: str  # the root that its records lie below
     started_ms: int  # when the sweep was first run
     ended_ms: int | None = None  # None while it runs

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sweep.study.advice import command
-from sweep.study.definition import Definition
 from sweep.study.selection import SettingResult
 from trainables.plain import Json
 from trainables.records.arm_record import WORST_MISSING_SHARE
 
 if TYPE_CHECKING:
+    from sweep.tracking.marks import SweepPages
     from sweep.tracking.rows import TrackedArm
     from trainables.records.arm_record import Evaluation
 
@@ -69,20 +69,16 @@ def _scores(arm: TrackedArm, measured: Evaluation) -> str:
     return f"{metric.label}, {metric.direction}, by gamma{beside}: {', '.join(scores)}."
 
 
-def sweep_note(
-    definition: Definition,
-    settings: Mapping[str, SettingResult],
-    links: Mapping[str, str],
-    storage: str,
-) -> str:
-    """What a sweep's page says: what it is, how to read it, what it came to, what shows more.
+def sweep_note(pages: SweepPages, links: Mapping[str, str]) -> str:
+    """What a sweep's page says: what it came to, what it is, how to read it, what shows more.
+
+    Of a long note MLflow shows about four lines until it is asked for more.
 
     Args:
-        definition: of the sweep.
-        settings: what each came to.
+        pages: what the sweep came to.
         links: addresses of the saved views by name.
-        storage: the root that its records lie below.
     """
+    definition, storage = pages.definition, pages.storage
     space, name = definition.space, definition.name
     metric = space.base.facts.metric
     what = space.summary or "pairs of a constrained and a plain training run"
@@ -95,10 +91,11 @@ def sweep_note(
     lines = [f"* `{command(v, *more[v], storage=storage)}`: {verbs[v]}" for v in verbs]
     return "\n\n".join(
         [
+            *([f"**{' '.join(pages.found)}**"] if pages.found else []),
+            *([] if space.phase == "confirmation" else [_summary(pages.settings, metric.label)]),
             f"**{name}**: {what.rstrip('.')}.",
             f"Views: {', '.join(f'[{view}]({link})' for view, link in links.items())}.",
             _reading(metric.label, metric.direction, space.tolerance),
-            *([] if space.phase == "confirmation" else [_summary(settings, metric.label)]),
             "\n".join(lines),
         ]
     )
@@ -118,38 +115,31 @@ def _reading(label: str, direction: str, tolerance: float) -> str:
             "* *Gain*: how much better the constrained run is than the plain one, above 0 is "
             "better. Of a search's winner, selected on the same data, it is no result before "
             "`sweep confirm`.",
-            "* Curves: step is the layer, 100 x gamma, or 1000 x the severity of a shift.",
+            "* Curves: step is the layer, 100 x gamma, or 1000 x the severity of a shift. "
+            "*Certificate*: whether 95 % bounds over the held-out units confirm the verdict.",
         ]
     )
 
 
 def _summary(settings: Mapping[str, SettingResult], label: str) -> str:
     """One line a setting."""
-    rows = [
-        [
-            "setting",
-            "shown",
-            "feasible",
-            "missing share",
-            "objective",
-            f"gain, mean {label}",
-            "searched",
-        ]
-    ]
+    answer = (f"gain, mean {label}", "missing share", "feasible", "certificate", "objective")
+    rows = [["setting", "shown", *answer, "searched"]]
     for setting, chosen in list(settings.items())[:SHOWN_SETTINGS]:
         pair = chosen.shown
         if pair is None:
-            rows.append([setting, f"none: {chosen.why}", "", "", "", "", ""])
+            rows.append([setting, f"none: {chosen.why}", *[""] * 6])
             continue
         is_winner = chosen.winner is not None
         rows.append(
             [
                 setting,
                 f"p{pair.number}, {'winner' if is_winner else 'closest, no winner'}",
-                "yes" if pair.outcome == "feasible" else "no",
-                f"{pair.worst_missing_share:+.2f}",
-                f"{pair.objective:.4g}",
                 f"{pair.gain:+.3g}",
+                f"{pair.worst_missing_share:+.2f}",
+                "yes" if pair.outcome == "feasible" else "no",
+                pair.certificate,
+                f"{pair.objective:.4g}",
                 values_text(pair.point),
             ]
         )

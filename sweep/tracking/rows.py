@@ -23,7 +23,9 @@ from trainables.plain import Json
 from trainables.records.arm_record import (
     ACCURACY_CURVE,
     DESCENT_CURVE,
+    GAMMA_AXIS,
     LARGEST_MULTIPLIER,
+    LAYER_AXIS,
     MULTIPLIER_CURVE,
     OBJECTIVE,
     OOD_AUC,
@@ -222,6 +224,8 @@ def _curves(arm: TrackedArm) -> dict[str, Curve]:
         WEIGHT_CURVE: arm.record.reports[-1].by_layer("weights") if arm.record.reports else {},
         OOD_CURVE: _by_step(measured.scores, STEPS_PER_GAMMA),
         OOD_CURVE_GAIN: _by_step(arm.gains, STEPS_PER_GAMMA),
+        LAYER_AXIS: {layer: float(layer) for layer in range(len(losses))},
+        GAMMA_AXIS: _by_step({g: float(g) for g in measured.scores}, STEPS_PER_GAMMA),
         **arm.curves,
     }
     for shift, scores in measured.shift_scores.items():

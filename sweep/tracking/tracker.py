@@ -176,7 +176,7 @@ class Tracker:
             runs.mark(pages.verdicts)
             number, saved = runs.experiment_id, views(searched_fields(definition.space))
             links = {view.name: view.address(number) for view in saved}
-            note = sweep_note(definition, pages.settings, links, pages.storage)
+            note = sweep_note(pages, links)
             tags = {view.tag: view.text(pages.started_ms) for view in saved}
             tags[NOTE] = cut(note, LONGEST_NOTE)
             there = self._client().get_experiment(number).tags

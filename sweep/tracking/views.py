@@ -18,7 +18,9 @@ from sweep.tracking.rows import OBJECTIVE_GAIN
 from trainables.plain import Json
 from trainables.records.arm_record import (
     DESCENT_CURVE,
+    GAMMA_AXIS,
     LARGEST_MULTIPLIER,
+    LAYER_AXIS,
     MISSING_SHARE_CURVE,
     MULTIPLIER_CURVE,
     OBJECTIVE,
@@ -38,6 +40,7 @@ TAG = "mlflow.sharedViewState."  # and the view's id
 DRAWN, DRAWN_MODE = 10, "FIRST_10_RUNS"
 MANY = 100  # points of a scatter, bars
 RUN_NAME = "attributes.`Run Name`"  # a column
+LONG = {"tags.`setting`": 230, f"tags.`{VERDICT}`": 150}  # pixels: their values are long
 ARMS = "tags.kind = 'arm'"
 Chart = dict[str, Json]
 
@@ -73,10 +76,12 @@ MODEL_TRAINING = {"workflowType": "machine_learning"}  # of an address: else the
 def views(searched: Sequence[str]) -> tuple[View, ...]:
     """The views of a sweep over these fields; the first is what `sweep ui` opens."""
     columns = [
-        *(f"tags.`{name}`" for name in ("setting", "arm", "proposal", OF_PROPOSAL, VERDICT)),
-        *(f"metrics.`{n}`" for n in (WORST_MISSING_SHARE, OBJECTIVE, OBJECTIVE_GAIN)),
+        *(f"tags.`{name}`" for name in ("setting", VERDICT)),
+        *(f"metrics.`{n}`" for n in (OBJECTIVE_GAIN, WORST_MISSING_SHARE, OBJECTIVE)),
+        "tags.`certificate`",
+        *(f"metrics.`{name}`" for name in (UNSEEN_MEAN, SEEN_MEAN, OOD_MEAN)),
         *(f"params.`{name}`" for name in searched),
-        *(f"metrics.`{name}`" for name in (OOD_MEAN, SEEN_MEAN, UNSEEN_MEAN)),
+        *(f"tags.`{name}`" for name in (OF_PROPOSAL, "proposal", "arm")),
     ]
     in_pair = f"{ARMS} AND tags.{IN_PAIR} = 'yes'"
     pairs = _state(in_pair, "tags.`setting`", columns, _pair_sections())
@@ -98,15 +103,15 @@ def views(searched: Sequence[str]) -> tuple[View, ...]:
 
 def _pair_sections() -> dict[str, list[Chart]]:
     return {
-        "Loss by layer; score by 100 x gamma": [
-            _line(DESCENT_CURVE),
-            _line(OOD_CURVE),
-            _line(OOD_CURVE_GAIN),
+        "Loss by layer; robustness": [
+            _line(DESCENT_CURVE, LAYER_AXIS),
+            _line(OOD_CURVE, GAMMA_AXIS),
+            _line(OOD_CURVE_GAIN, GAMMA_AXIS),
         ],
-        "Missing share and multiplier by layer": [
-            _line(MISSING_SHARE_CURVE),
-            _line(PLAIN_MISSING_SHARE_CURVE),
-            _line(MULTIPLIER_CURVE),
+        "Missing share, multiplier": [
+            _line(MISSING_SHARE_CURVE, LAYER_AXIS),
+            _line(PLAIN_MISSING_SHARE_CURVE, LAYER_AXIS),
+            _line(MULTIPLIER_CURVE, LAYER_AXIS),
         ],
         "Verdict": [_bar(WORST_MISSING_SHARE), _bar(SEEN_MEAN), _bar(UNSEEN_MEAN)],
         "Training, by step": [
@@ -123,11 +128,11 @@ def _search_sections(searched: Sequence[str]) -> dict[str, list[Chart]]:
         "showAllRuns": True,
     }  # fmt: skip
     return {
-        "Searched values, missing share, objective": [
+        "Searched values; objective": [
             _card("PARALLEL", OBJECTIVE, **chart),
             _scatter(WORST_MISSING_SHARE, OBJECTIVE),
         ],
-        "Seen against unseen; beside plain training": [
+        "Seen, unseen; beside plain": [
             _scatter(SEEN_MEAN, UNSEEN_MEAN),
             _bar(OBJECTIVE_GAIN),
         ],
@@ -149,7 +154,7 @@ def _state(
         "modelVersionFilter": "All Runs",
         "selectedColumns": list(columns),
         "columnOrder": list(columns),
-        "columnWidths": {RUN_NAME: 220, **{name: _width(name) for name in columns}},
+        "columnWidths": {RUN_NAME: 220, **{name: _width(name) for name in columns}, **LONG},
         "runsHidden": [],
         "runsHiddenMode": DRAWN_MODE,
         "useGroupedValuesInCharts": True,
@@ -174,9 +179,12 @@ def _card(kind: str, metric: str, **more: Json) -> Chart:
     return {"type": kind, "metricKey": metric, **fixed, **more}
 
 
-def _line(metric: str) -> Chart:
+def _line(metric: str, over: str = "") -> Chart:
+    """A metric over the steps of training, or over another one of the same steps."""
     plain = {"scaleType": "linear", "xAxisScaleType": "linear", "lineSmoothness": 0}
-    return _card("LINE", metric, selectedMetricKeys=[metric], xAxisKey="step", **plain)
+    axis = {"xAxisKey": "metric", "selectedXAxisMetricKey": over} if over else {"xAxisKey": "step"}
+    own = {"selectedMetricKeys": [metric], "useGlobalXaxisKey": False}
+    return _card("LINE", metric, **own, **axis, **plain)
 
 
 def _bar(metric: str) -> Chart:

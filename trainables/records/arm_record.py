@@ -51,6 +51,8 @@ SEEN_MEAN = "ood/seen_mean"  # over the gammas that training or selection looked
 UNSEEN_MEAN = "ood/unseen_mean"  # over all others: out of distribution
 OBJECTIVE = "ood/objective"  # what the search minimises, whichever way the metric is better
 
+# Values of the steps of curves, for an axis that is called by what it has.
+LAYER_AXIS, GAMMA_AXIS = "layer", "gamma"
 # Curves: one metric each, logged once, at the end. Its step is the layer...
 DESCENT_CURVE = "descent/curve"  # final held-out loss, over f_c
 ACCURACY_CURVE = "descent/accuracy_curve"  # of texts, at train_gamma, by the shared readout

@@ -187,9 +187,14 @@ def test_views_fit_and_show_what_matters_first() -> None:
     assert parallel["selectedParams"] == many
     table = state_of(saved["Feasible proposals"])
     assert "feasible" in table["searchFilter"]
-    assert table["selectedColumns"][:5] == [
-        f"tags.`{name}`" for name in ("setting", "arm", "proposal", "proposal_outcome", "verdict")
-    ]
+    assert table["selectedColumns"][:6] == [
+        "tags.`setting`", "tags.`verdict`", "metrics.`ood/objective_gain`",
+        "metrics.`feasibility/worst_missing_share`", "metrics.`ood/objective`",
+        "tags.`certificate`",
+    ]  # fmt: skip
+    assert table["selectedColumns"][-1] == "tags.`arm`"
+    sections = [s["name"] for view in saved.values() for s in state_of(view)["compareRunSections"]]
+    assert all(len(name) <= 26 for name in sections)  # beside the assistant longer ones are cut
     assert {f"params.`{name}`" for name in many} <= set(table["selectedColumns"])
 
 
@@ -202,8 +207,12 @@ def test_the_sweeps_note_says_what_it_is_came_to_and_where_more_is(
     note = tags["mlflow.note.content"]
     assert len(note) <= LONGEST_NOTE
     for setting in ("g1", "g2"):
-        assert f"| {setting} | p2, winner | yes |" in note
-    assert "| -1 | +1 |" in note  # objective, and 2 x 0.5 better at every gamma
+        assert f"| {setting} | p2, winner | +1 |" in note  # 2 x 0.5 better at every gamma
+    assert "| yes | undecided | -1 |" in note  # the objective
+    first, second, *_ = note.split("\n\n")
+    assert first.startswith("**2 of 2 settings have a winner: ")
+    assert "unseen" in first
+    assert second.startswith("| setting | shown |")
     for verb in ("best", "report", "export"):
         assert f"sweep {verb} toy" in note
     assert f"--storage {objects.root}" in note
