@@ -11,7 +11,7 @@ from html import escape, unescape
 
 from sweep.report.pages.look import SCRIPT, STYLE
 from sweep.report.pages.words import explained
-from sweep.results.tables.formats import NOTHING, Table
+from sweep.results.tables.formats import NOTHING, Table, note_texts
 from trainables.plain import Json
 
 Answers = Mapping[str, Iterable[str]]  # paragraphs of HTML by the question that they answer
@@ -206,7 +206,7 @@ def table(table: Table, *, level: int = 3, linked: Collection[str] = ()) -> str:
         first = f"<th scope=row{_class(classes[0])}>{cells[0]}</th>"
         rest = (f"<td{_class(c)}>{t}</td>" for t, c in zip(cells[1:], classes[1:], strict=True))
         body.append(f"<tr>{first}{''.join(rest)}</tr>")
-    notes = "".join(f"<li>{escape(note)}</li>" for note in table.notes)
+    notes = "".join(f"<li>{escape(note)}</li>" for note in note_texts(table))
     caption = escape(table.caption)
     return (
         f'<section id="table-{table.name}" aria-label="{caption}"><h{level}>{caption}</h{level}>'

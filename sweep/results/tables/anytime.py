@@ -29,10 +29,10 @@ def anytime_table(view: SweepView) -> Table:
         ("pair", [f"{r['proposal']}{' (winner)' * bool(r['winner'])}" for r in rows]),
         ("stop after", [str(row["layers"]) for row in rows]),
         *(
-            (arm, [number(row[arm], ".4g") for row in rows])
+            (arm, [number(row[arm], ".3f") for row in rows])
             for arm in ("constrained", "unconstrained")
         ),
-        ("gain", [number(row["gain"], "+.3g") for row in rows]),
+        ("gain", [number(row["gain"], "+.3f") for row in rows]),
     ]
     notes = [
         f"{metric.label} ({metric.unit}, {metric.direction}) of the prediction after so many "

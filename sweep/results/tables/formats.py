@@ -5,7 +5,8 @@ CSV has every column in full precision; Markdown and LaTeX have the short form a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from trainables.plain import Json
@@ -37,6 +38,23 @@ class Table:
     headed: int = 1  # so many of them are a line of their own above their rows in LaTeX
 
 
+def note_texts(table: Table) -> list[str]:
+    """The notes as sentences: a first word begins with a capital, unless it is a setting's name.
+
+    >>> note_texts(Table("t", "T", [], [("setting", ["anna"])], ["searched: alpha.", "anna: no."]))
+    ['Searched: alpha.', 'anna: no.']
+    """
+    named = set(table.shown[0][1]) if table.shown else set()
+    return [_as_sentence(note, named) for note in table.notes]
+
+
+def _as_sentence(note: str, named: Collection[str]) -> str:
+    first = re.match(r"[a-z]+(?=[ :;,])", note)
+    if first is None or first[0] in named:
+        return note
+    return note[0].upper() + note[1:]
+
+
 def to_csv(table: Table) -> str:
     """Every column in full precision; an empty cell is a value that is not there."""
     import pandas
@@ -53,7 +71,7 @@ def to_markdown(table: Table) -> str:
     |---|---|
     | x\* | 1 |
     <BLANKLINE>
-    * a note.
+    * A note.
     <BLANKLINE>
     """
     lines = [
@@ -61,7 +79,7 @@ def to_markdown(table: Table) -> str:
         "|" + "---|" * len(table.shown),
         *(_markdown_line(cells) for cells in _cells(table)),
     ]
-    notes = [f"* {_markdown(note)}" for note in table.notes]
+    notes = [f"* {_markdown(note)}" for note in note_texts(table)]
     return "\n".join([*lines, "", *notes, ""])
 
 

@@ -17,7 +17,7 @@ def hyperparameters_table(space: SearchSpace, entries: Sequence[Mapping[str, Jso
     """What the pairs of the results table were trained with, as plain values."""
     rows = [_hyperparameters_row(space, entry) for entry in entries]
     columns = {
-        header: [value_text(row[column]) for row in rows] for header, column in _TRAINED.items()
+        header: value_texts([row[column] for row in rows]) for header, column in _TRAINED.items()
     }
     shared = {
         header: cells[0]
@@ -180,6 +180,24 @@ def reference_loss(constraint: ConstraintConfig | None, scales: Scales | None) -
     if constraint is None or scales is None:
         return None
     return reference_share(constraint, scales) * scales.constant_loss
+
+
+def value_texts(values: Sequence[Json]) -> list[str]:
+    """The cells of a column: numbers of about one size have equally many decimals.
+
+    >>> value_texts([0.1058, 0.09359, None, 1.0]), value_texts([5e-05, 0.003])
+    (['0.1060', '0.0936', '—', '1.0000'], ['5e-05', '0.003'])
+    """
+    texts = list(map(value_text, values))
+    numbers = [text for text, value in zip(texts, values, strict=True) if isinstance(value, float)]
+    sizes = [abs(float(text)) for text in numbers if float(text)]
+    if any("e" in text for text in numbers) or max(sizes, default=1) > 1e3 * min(sizes, default=1):
+        return texts
+    decimals = max((len(text.partition(".")[2]) for text in numbers), default=0)
+    return [
+        f"{float(text):.{decimals}f}" if isinstance(value, float) else text
+        for text, value in zip(texts, values, strict=True)
+    ]
 
 
 def value_text(value: Json) -> str:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from sweep.results.tables.formats import Bold, Table
+from sweep.results.tables.formats import Bold, Table, note_texts
 
 PACKAGES = "booktabs"
 COLUMN_PT = 228  # of two columns in the article class; conferences have 235 to 252
@@ -52,7 +52,7 @@ def to_latex(table: Table, sweep: str) -> str:
     titles = [", ".join(head) for head in heads]
     panels = _panels(_columns(table))
     parts = _parts(titles, len(panels))
-    notes = [rf"{escaped(note)}\par" for note in table.notes]
+    notes = [rf"{_symbols(escaped(note))}\par" for note in note_texts(table)]
     lines = [rf"% In the preamble: \usepackage{{{PACKAGES}}}"]
     for number, part in enumerate(parts, start=1):
         of = f", part {number} of {len(parts)}" if len(parts) > 1 else ""
@@ -217,9 +217,22 @@ def _header(text: str, side: str) -> str:
     >>> _header("unconstrained loss", "r")
     '\\shortstack[r]{unconstr.\\\\loss}'
     """
-    words = [escaped(word) for word in _shortened(text).split()]
+    words = [_symbols(escaped(word)) for word in _shortened(text).split()]
     stacked = r"\\".join(words)
     return stacked if len(words) == 1 else rf"\shortstack[{side}]{{{stacked}}}"
+
+
+_SYMBOLS = {"alpha": r"$\alpha$", "gamma": r"$\gamma$", "f0": "$f_0$"}
+
+
+def _symbols(written: str) -> str:
+    r"""Words of a header or a note as symbols; within names they stay words.
+
+    >>> _symbols(r"at train gamma: alpha, train\_gamma, alpha-run")
+    'at train $\\gamma$: $\\alpha$, train\\_gamma, alpha-run'
+    """
+    alone = rf"(?<![\w.\\-])({'|'.join(_SYMBOLS)})(?!\w|-|\.\w)"
+    return re.sub(alone, lambda found: _SYMBOLS[found[1]], written)
 
 
 _NUMBER = re.compile(r"([+-]?\d[\d.]*)(?:e([+-]?\d+))?")

@@ -15,7 +15,7 @@ from search_spaces.space import SearchSpace
 from sweep.results.names import model_text
 from sweep.results.tables.columns import config_of, seeds_text
 from sweep.results.tables.formats import NOTHING, Row, Table, number
-from sweep.results.tables.hyperparameters import column_of, reference_loss, scales_of, value_text
+from sweep.results.tables.hyperparameters import column_of, reference_loss, scales_of, value_texts
 from sweep.results.tables.paper_results import (
     HERE,
     PAPER,
@@ -98,7 +98,7 @@ def paper_hyperparameters_table(
         ("data set", [row["data"] for row in rows]),
         ("model", [model_text(row["model"], row["model_variant"]) for row in rows]),
         *labels.items(),
-        *((header_of(name), [_text(row, name) for row in rows]) for name in fields),
+        *((header_of(name), _texts(rows, name)) for name in fields),
     ]
     notes = [
         "L: layers; gamma: train gamma; alpha: the share of its loss that each layer must remove; "
@@ -134,10 +134,12 @@ def _row(one: Trained, fields: Sequence[str]) -> Row:
     }
 
 
-def _text(row: Row, field: str) -> str:
-    """A cell; marks stand behind alpha, the value that a constraint is known by."""
-    plain = value_text(row[_COLUMNS.get(field, column_of(field))])
-    return plain + (row["marks"] or "") * (field == "constraint.alpha")
+def _texts(rows: Sequence[Row], field: str) -> list[str]:
+    """A column; marks stand behind alpha, the value that a constraint is known by."""
+    plain = value_texts([row[_COLUMNS.get(field, column_of(field))] for row in rows])
+    if field != "constraint.alpha":
+        return plain
+    return [text + (row["marks"] or "") for text, row in zip(plain, rows, strict=True)]
 
 
 # --- the published values -------------------------------------------------------------------------

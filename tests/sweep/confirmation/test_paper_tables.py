@@ -163,4 +163,4 @@ def test_while_it_trains_what_is_missing_is_a_dash(objects: ObjectStore) -> None
     text = to_markdown(table)
     assert "| ut (distance) | 3 | 0.15 | unseen | — | — |" in text
     assert "**" not in text
-    assert "| 0.2 | — | 0.05 | 0 |" in to_markdown(hyperparameters)  # planned; f0 not measured yet
+    assert "| 0.20 | — | 0.05 | 0 |" in to_markdown(hyperparameters)  # planned; f0 not measured yet
