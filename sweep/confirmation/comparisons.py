@@ -26,6 +26,7 @@ from sweep.confirmation.plan import (
     PlannedSetting,
 )
 from sweep.confirmation.readings import other_readings
+from sweep.results.provenance import codes_of
 from sweep.results.sweep_view import ReadRecord
 from sweep.statistics.decisions import Row, table
 from sweep.statistics.design import Design
@@ -198,13 +199,15 @@ def _test_units(arms: SettingArms) -> dict[str, Json] | None:
 
 
 def _on_counted(arms: SettingArms, other: str, seeds: Sequence[int]) -> dict[str, Json]:
-    """Both arms and every measure on the seeds that a contrast counts."""
+    """Both arms, what trained them, and every measure on the seeds that a contrast counts."""
     both = {kind: _means(arms.outcomes.get(kind, {}), seeds) for kind in (CONSTRAINED, other)}
     beside = {
         measure: _mean_gain({s: d for s, d in arms.gains(other, measure).items() if s in seeds})
         for measure in MEASURES
     }
-    return {"means": both, "beside": beside}
+    of = (arms.outcomes.get(kind, {}) for kind in (CONSTRAINED, other))
+    records = [by_seed[seed].record for by_seed in of for seed in seeds if seed in by_seed]
+    return {"means": both, "beside": beside, "codes": codes_of(records)}
 
 
 def _means(of: Mapping[int, Outcome], seeds: Sequence[int]) -> dict[Measure, float]:

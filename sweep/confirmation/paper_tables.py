@@ -146,13 +146,14 @@ def _config(space: SearchSpace, name: str) -> ArmConfig:
 
 
 def _models(space: SearchSpace, settings: Sequence[Mapping[str, Json]]) -> list[dict[str, Json]]:
-    configs = {one["setting"]: _config(space, one["setting"]) for one in settings}
+    configs = [_config(space, one["setting"]) for one in settings]
     return [
         {
-            "setting": name,
+            "setting": one["setting"],
             "model": config.model.name,
             "model_variant": config.model.variant,
             "matched_capacity": config.matched_capacity,
+            "codes": one["contrasts"][UNCONSTRAINED]["codes"],
         }
-        for name, config in configs.items()
+        for one, config in zip(settings, configs, strict=True)
     ]

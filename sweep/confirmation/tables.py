@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from sweep.confirmation.plan import CONSTRAINED, MEASURES, UNCONSTRAINED
 from sweep.confirmation.words import ended_text, is_early, p_text, sentences, units_text
 from sweep.results.tables.formats import NOTHING, Row, Table, number
+from sweep.results.verdict_text import codes_text
 from trainables.plain import Json
 
 QUESTIONS = {
@@ -79,6 +80,7 @@ def notes(entry: Mapping[str, Json]) -> list[str]:
         *[f"Question {name}: {QUESTIONS[name]}." for name in QUESTIONS if name in questions],
         f"Plan {entry['plan']}, stored before the test split was read.",
         *[f"Departs from the plan: {text}" for text in entry["deviations"]],
+        *contrast_code_notes(entry["settings"]),
         *sentences(entry),
     ]
 
@@ -87,6 +89,16 @@ def certified_over(entry: Mapping[str, Json]) -> str:
     """How many groups the test units of each setting lie in, in brackets."""
     found = dict.fromkeys(text for one in entry["settings"] if (text := units_text(one)))
     return f" ({'; '.join(found)})" if found else ""
+
+
+def contrast_code_notes(settings: Sequence[Mapping[str, Json]]) -> list[str]:
+    """The contrasts whose arms several codes trained, for below a table."""
+    return [
+        f"{one['setting']} against {other.replace('_', ' ')}: {text}."
+        for one in settings
+        for other, contrast in one["contrasts"].items()
+        if (text := codes_text(contrast))
+    ]
 
 
 def _contrast_row(
@@ -103,6 +115,7 @@ def _contrast_row(
         "question": contrast["question"],
         **_numbers(contrast),
         "outcome": contrast["marked"],
+        "codes": "; ".join(contrast["codes"]),
         "constrained_mean": contrast["means"][CONSTRAINED].get(measure),
         "other_mean": contrast["means"][other].get(measure),
         "certified": f"{ours['certified']['feasible']} of {ours['seeds']}" if is_plain else None,

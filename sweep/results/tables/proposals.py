@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from search_spaces.space import Setting
 from sweep.results.aggregates import ARMS, compared_entry
+from sweep.results.provenance import codes_of
 from sweep.results.sweep_view import SweepView
 from sweep.results.tables.formats import Row
 from sweep.study.pairs import join
@@ -65,6 +66,7 @@ def _of_seed(
     sets: Iterable[str],
 ) -> Row:
     row: Row = {"signature": config.signature(), "status": record.status if record else None}
+    row["codes"] = "; ".join(codes_of(r for r in (record, baseline) if r is not None)) or None
     if record is None or not record.is_final:
         return row
     pair = join(record, baseline, tolerance, sets)

@@ -160,7 +160,7 @@ def test_every_row_stands_in_one_float_of_a_columns_height(lines: int) -> None:
     assert all(part.count("\n") <= 2 * LINES for part in parts)
     labels = re.findall(r"\\label\{(.*?)\}", text)
     assert len(set(labels)) == len(labels)
-    assert text.count("a note.") == 1
+    assert text.count("A note.") == 1
 
 
 @needs_latex

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -9,8 +10,12 @@ from pathlib import Path
 import pytest
 
 from sweep.cli.text.best import print_overview
+from sweep.confirmation.comparisons import confirmed
+from sweep.confirmation.paper_tables import paper_confirmed_table
+from sweep.confirmation.tables import confirmed_table
 from sweep.results.best import best_entries
 from sweep.results.sweep_view import load_sweep
+from tests.support import confirmations
 from tests.support.command_line import sweep
 from tests.support.sweeps import FEASIBLE, FIRST, SECOND, store_sweep
 from trainables.records.arms import ArmStore
@@ -49,11 +54,36 @@ def test_a_pair_of_two_codes_is_marked_wherever_it_is_shown(
         for form in ("md", "tex"):
             text = (tmp_path / "out" / "tables" / f"{table}.{form}").read_text()
             assert (MARK in " ".join(text.split())) == is_marked, (table, form)
+    for table in ("results", "proposals"):
+        text = (tmp_path / "out" / "tables" / f"{table}.csv").read_text()
+        codes = {row["codes"] for row in csv.DictReader(text.splitlines())}
+        assert codes == {"; ".join(sorted(told))}, table
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert set(manifest["pairs"][FIRST]["codes"]) == told
     sweep("report", "tiny", "--page", "--out", str(tmp_path / "report"))
     page = next((tmp_path / "report").glob("*.html")).read_text()
     assert ("trained by" in page and "wo codes: its arms" in page) == is_marked
+
+
+@pytest.mark.parametrize("constrained", ["1a", "2b"])
+def test_a_confirmed_pair_of_two_codes_is_marked(root: Path, constrained: str) -> None:
+    objects = ObjectStore(root)
+    confirmations.searched(objects)
+    plan, definition = confirmations.stored(objects)
+    score = {"unconstrained": 9.0, "constrained": 8.0}
+    confirmations.trained(objects, definition, lambda _, kind, seed: score[kind] + 0.01 * seed % 3)
+    trained_by(objects, plain="1a", constrained=constrained)
+    entry = confirmed(objects, definition, plan)
+    is_marked = constrained != "1a"
+    told = sorted({"trainables 1a", f"trainables {constrained}"})
+    contrasts = [one["contrasts"]["unconstrained"] for one in entry["settings"]]
+    assert [contrast["codes"] for contrast in contrasts] == [told, told]
+    table = confirmed_table(entry)
+    assert (f"{FIRST} against unconstrained: {MARK}" in " ".join(table.notes)) == is_marked
+    rows = [row for row in table.rows if row["level"] == "setting"]
+    assert [row["codes"] for row in rows] == ["; ".join(told)] * 2
+    paper = paper_confirmed_table(definition.space, entry)
+    assert (MARK in " ".join(paper.notes)) == is_marked
 
 
 def test_the_overview_of_many_settings_is_marked_too(
