@@ -32,6 +32,7 @@ COLUMNS: dict[str, tuple[str, str]] = {  # unit, meaning
     "status": ("", "how the arm stands: running, finished, diverged, stopped, failed; missing: it "
                "has not reported"),
     "reason": ("", "why it ended early"),
+    "codes": ("", "the code that trained both arms: one digest, or several where they differ"),
     "step": ("steps", "primal steps at the report, or at the last one"),
     "steps": ("steps", "primal steps of the whole training"),
     "outcome": ("", "of the proposal over its seeds: feasible, infeasible, or how it ended"),

@@ -195,7 +195,9 @@ def draw(data: Measured, names: Sequence[str] = tuple(FIGURES)) -> dict[str, Fig
             for number, (figure, shown) in enumerate(_pages(FIGURES[name], data), start=1):
                 head(figure, shown.trained)
                 figure.set_label(f"{data.sweep}: {FIGURES[name].title}; {shown.trained}")
-                figure.draw_without_rendering()
+                layout = figure.get_layout_engine()
+                if layout is not None:
+                    layout.execute(figure)  # as drawing it would, without the drawing
                 figure.set_layout_engine("none")  # it stays as it was laid out, once
                 found[name if number == 1 else f"{name}-{number}"] = figure
     return found
