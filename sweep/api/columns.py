@@ -99,6 +99,7 @@ CONTRASTS: dict[str, tuple[str, str]] = {
     "level": ("", "family (data set and network) or setting"),
     "setting": ("", "name of the family or setting"),
     "against": ("", "what the constrained network is compared with"),
+    "codes": COLUMNS["codes"],
     "question": ("", "matched: the layer weights alone differ; tuned: both sides are tuned; other: "
                  "one thing more differs"),
     "family": ("", "data set and network"),
