@@ -7,7 +7,6 @@ and ``generator``. The instruction is the prompt, which is its own with the temp
 
 from __future__ import annotations
 
-import html
 import json
 import re
 from collections.abc import Iterator
@@ -89,9 +88,10 @@ def _page(setting: SettingView, arms: dict[str, ArmRecord]) -> str:
 
 
 def _one_line(text: str) -> str:
-    """What a model wrote, as text of a page: no tag, link or list of its own."""
+    """What a model wrote, as code in a page: nothing in it is a tag, link, mention or formula."""
     plain = " ".join(text.split())
     if not plain:
         return "(nothing)"
-    plain = html.escape(plain, quote=False)
-    return re.sub(r"([\\`*_\[\]|~])", r"\\\1", plain)
+    fence = "`" * (1 + max(map(len, re.findall("`+", plain)), default=0))
+    space = " " * ("`" in plain)  # one on either side is no part of the code
+    return f"{fence}{space}{plain}{space}{fence}"

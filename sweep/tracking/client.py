@@ -126,14 +126,23 @@ def refuse_other_schema(uri: str) -> None:
     )
 
 
+_OF_EXTENSIONS = """SELECT relname FROM pg_class
+JOIN pg_depend ON objid = pg_class.oid AND classid = 'pg_class'::regclass WHERE deptype = 'e'"""
+
+
 def _seen(uri: str) -> tuple[set[str], list[str]]:
-    """The names of a database's tables, and the revisions of its schema. Only reads."""
+    """The names of a database's tables, and the revisions of its schema. Only reads.
+
+    Tables of PostgreSQL's extensions are left out, say of PostGIS: an empty database may have them.
+    """
     import sqlalchemy
 
     engine = sqlalchemy.create_engine(uri)
     try:
         with engine.connect() as there:
             tables = set(sqlalchemy.inspect(there).get_table_names())
+            if engine.dialect.name == "postgresql":
+                tables -= set(there.execute(sqlalchemy.text(_OF_EXTENSIONS)).scalars())
             if ALEMBIC not in tables:
                 return tables, []
             rows = there.execute(sqlalchemy.text(f"SELECT version_num FROM {ALEMBIC}"))

@@ -28,6 +28,7 @@ from sweep.tracking.tracker import Tracker
 from trainables.code_version import training_version
 from trainables.config.arm import ArmConfig
 from trainables.errors import Failure, Misuse
+from trainables.machine import scratch
 from trainables.records.arm_record import ArmRecord
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
@@ -190,8 +191,8 @@ class Models:
         from trainables.predictor import Predictor, write_predictor
 
         logging.getLogger("mlflow.pyfunc").setLevel(logging.WARNING)  # it tells of every step
-        with tempfile.TemporaryDirectory(prefix="sweep-model-") as folder:
-            data, whole = Path(folder, "data"), Path(folder, "model")
+        with scratch.held_folder(tempfile.gettempdir(), "model-") as folder:
+            data, whole = folder / "data", folder / "model"
             data.mkdir()
             write_predictor(data, arm.record, self._weights(arm))
             predictor = Predictor.load(data)

@@ -130,7 +130,7 @@ class Published:
         place, layout = (found or halves)[0]
         notes = [
             f"training clips lie in {layout.train.folder} and in {other.train.folder}: the former "
-            "are read, as published. To read the others, move those out of the data set's folder."
+            "are read. To read the others, move those out of the data set's folder."
             for _, other in found[1:]
             if other.train.folder != layout.train.folder
         ]

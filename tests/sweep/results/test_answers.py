@@ -47,10 +47,10 @@ def test_both_arms_stand_side_by_side(objects: ObjectStore) -> None:
     assert f"## {FIRST}" in page
     assert SECOND not in page
     assert (
-        "### Name a river. (gamma 0.25)\n\n* data: The Nile.\n* constrained: the the\n"
+        "### `Name a river.` (gamma 0.25)\n\n* data: `The Nile.`\n* constrained: `the the`\n"
         "* unconstrained: (nothing)"
     ) in page
-    assert "* unconstrained: A river. It is long." in page
+    assert "* unconstrained: `A river. It is long.`" in page
     (row,) = json.loads(files[f"answers/{FIRST}/unconstrained-g0.json"])
     assert row == {
         "instruction": "Name\na river.",
@@ -64,13 +64,10 @@ def test_what_a_network_wrote_is_text_of_the_page(objects: ObjectStore) -> None:
     view = viewed(objects)
     shown = view.settings[0].chosen.shown
     assert shown is not None
-    hostile = "<script>alert(1)</script> ![x](http://a) `a|b` **c** _d_ &lt; ~~e~~"
+    hostile = "<script>alert(1)</script> ![x](http://a) `a|b` **c** _d_ &lt; ~~e~~ https://f @g $h$"
     answered(shown.pairs[0].constrained, hostile, "")
     files = answer_files(view)
     page = files["answers.md"]
-    assert (
-        r"* constrained: &lt;script&gt;alert(1)&lt;/script&gt; !\[x\](http://a) \`a\|b\` \*\*c\*\* "
-        r"\_d\_ &amp;lt; \~\~e\~\~"
-    ) in page
+    assert f"* constrained: `` {hostile} ``" in page  # code: not even a link that is bare
     (row,) = json.loads(files[f"answers/{FIRST}/constrained-g0.json"])
     assert row["output"] == hostile  # AlpacaEval's own fields are as they were

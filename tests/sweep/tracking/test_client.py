@@ -31,6 +31,7 @@ from sweep.tracking.client import (
 from sweep.tracking.tracker import Tracker
 from tests.support.command_line import sweep
 from tests.support.servers.mlflow_servers import free_port
+from tests.support.servers.postgres_servers import Postgres
 from tests.support.tracked_arms import STARTED, SWEEP, history
 from trainables.machine import scratch
 
@@ -276,6 +277,26 @@ def test_where_files_have_no_locks_the_cause_and_the_way_out_are_told(
     check = machine.tracking(str(tmp_path), None)
     assert not check.passed
     assert "has no locks" in check.advice
+
+
+@pytest.mark.slow
+def test_a_table_of_an_extension_is_no_other_programs(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sqlalchemy
+
+    monkeypatch.setenv("PGPASSWORD", postgres.password)
+    uri = tracking_uri("", postgres.create("postgis"))
+    engine = sqlalchemy.create_engine(uri)
+    with engine.begin() as there:
+        there.execute(sqlalchemy.text("CREATE TABLE spatial_ref_sys (srid INTEGER)"))
+        there.execute(sqlalchemy.text("ALTER EXTENSION plpgsql ADD TABLE spatial_ref_sys"))
+    refuse_other_schema(uri)
+    with engine.begin() as there:
+        there.execute(sqlalchemy.text("CREATE TABLE samples (number INTEGER)"))
+    engine.dispose()
+    with pytest.raises(TrackingError, match=r"tables \(samples\)"):
+        refuse_other_schema(uri)
 
 
 def test_of_a_locked_database_it_is_said_what_to_do() -> None:

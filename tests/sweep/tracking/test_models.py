@@ -36,6 +36,7 @@ from trainables.build import build_model
 from trainables.config.arm import ArmConfig, DataConfig, ModelConfig
 from trainables.errors import Failure, Misuse
 from trainables.layer_losses import layer_predictions
+from trainables.machine import scratch
 from trainables.records.arm_record import ArmRecord
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
@@ -220,7 +221,9 @@ def test_winners_are_registered_once_and_another_one_takes_the_alias(
 
 
 @pytest.mark.slow
-def test_a_model_left_half_sent_is_logged_anew(stored: ObjectStore) -> None:
+def test_a_model_left_half_sent_is_logged_anew(
+    stored: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with_weights(stored)
     uri = tracking_uri(stored.root)
     send(stored, uri)
@@ -236,8 +239,13 @@ def test_a_model_left_half_sent_is_logged_anew(stored: ObjectStore) -> None:
     left = client.create_logged_model(  # by a process that was killed during its files
         experiment.experiment_id, source_run_id=run.info.run_id, tags=arm.tags()
     )
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    files = tmp_path / "tmp" / f"{scratch.PREFIX}model-x"  # of its killed writer
+    files.mkdir(parents=True)
+    (files / scratch.OWNER).touch()
     models = Models(uri, stored, "tiny", identity)
     assert models.register(arm) == Registered(f"tiny.{FIRST}", "1", "winner", True)
+    assert not files.exists()
     (model,) = client.search_logged_models([experiment.experiment_id])
     assert (model.model_id == left.model_id, str(model.status)) == (False, "READY")
     client.delete_registered_model_alias(f"tiny.{FIRST}", "winner")  # or killed before the alias

@@ -248,7 +248,7 @@ def test_of_two_layouts_in_one_folder_the_published_one_is_read_and_said(tmp_pat
     raw = video.list_clips(data)
     assert (raw.listing, alone.notes) == (alone.listing, ())
     (said,) = raw.notes
-    assert "in training/videos and in training/frames: the former are read" in said
+    assert "in training/videos and in training/frames: the former are read." in said
     assert said in video.remarks(data)
 
 
