@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from sweep.results.findings import answer, findings, next_step
+from sweep.results.verdict_text import certificate_text
 from tests.support.code_figures import ROOT
 from trainables.plain import Json
 from trainables.primal_dual.certificate import LEAST_UNITS
@@ -53,13 +54,18 @@ def test_what_is_below_the_smallest_effect_is_neither_better_nor_worse(sign: int
 
 
 def test_the_readmes_sample_begins_with_these_sentences() -> None:
-    """Its numbers are those of a run; eight windows certify nothing, and it says so."""
+    """Its numbers are those of a run; two clips certify nothing, and it says so."""
     readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
     found = findings([entry(-0.137, -0.0496), entry(-0.005, -0.012)])
     assert f"```text {found[0]} [...] {' '.join(found[2:])} photographs-ut-L5-g0.15" in readme
-    assert "but over 8 windows the worst layer's missing share may be" in readme
-    assert "8 windows are too few to certify that" in readme
-    assert LEAST_UNITS > 8
+    values = {"certificate": "undecided", "feasible": True, "certificate_held_out": 8}
+    values |= {"certificate_units": 2, "certificate_cluster": "clip", "least_units_met": 0.5}
+    said = certificate_text(values | {"worst_missing_share_upper": 1.72}, 0.1)
+    begins, _, rest = said.partition(" the worst layer")
+    few = f"fewer than {LEAST_UNITS} clips certify nothing"
+    assert few in rest
+    assert f"{begins} [...] {few}" in readme
+    assert "two clips are too few to certify that" in readme
 
 
 def test_one_is_better_one_worse_and_one_without_winner_is_not_counted() -> None:
