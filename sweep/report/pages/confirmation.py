@@ -48,7 +48,7 @@ def confirmed_page(
     whole = confirmed_table(entry)
     said = set(sentences(entry))  # which stand in the first screen and beside each setting
     heads = [head for head, _ in whole.shown]
-    first = [*heads[: whole.texts], "outcome", "difference", "certified"]  # what a phone shows
+    first = [*heads[: whole.texts], "outcome", "gain", "certified"]  # what a phone shows
     table = replace(
         whole,
         shown=sorted(whole.shown, key=lambda column: (first + heads).index(column[0])),

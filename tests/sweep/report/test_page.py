@@ -278,7 +278,7 @@ def test_a_confirmation_shows_its_plan_and_its_comparisons(tmp_path: Path) -> No
     assert digest is not None
     assert digest[1] in page.text
     heads, *rows = page.tables["table-confirmed"]
-    assert heads[:5] == ["setting", "against", "outcome", "difference", "certified"]
+    assert heads[:5] == ["setting", "against", "outcome", "gain", "certified"]
     seeds = page.column("table-confirmed", "seeds")
     assert [(row[0], row[1], seed) for row, seed in zip(rows, seeds, strict=True)] == [
         (name, "unconstrained", "10") for name in (FIRST, SECOND)
