@@ -31,6 +31,10 @@ def run_note(arm: TrackedArm) -> str:
     if record.reason:
         paragraphs.append(f"**{record.status}**: {record.reason}")
     paragraphs += [f"* Seen in training: {warning}" for warning in record.warnings]
+    if codes := arm.verdict.get("codes"):
+        paragraphs.append(
+            f"Two codes: its pair was trained by {codes}, so that the gain may be that of the code."
+        )
     if not record.config.matched_capacity:
         paragraphs.append(
             "Unmatched capacity: the unconstrained arm has one dictionary, the constrained one per "

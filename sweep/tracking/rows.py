@@ -82,7 +82,8 @@ class TrackedArm:
     pair: Mapping[str, float] = field(default_factory=dict)
     curves: Mapping[str, Curve] = field(default_factory=dict)
     gains: Mapping[str, float] = field(default_factory=dict)
-    # Tags of a judged pair: certificate and what it counts, edges, vacuous, unconstrained_ended.
+    # Tags of a judged pair: certificate and what it counts, codes, edges, vacuous,
+    # unconstrained_ended.
     verdict: Mapping[str, str] = field(default_factory=dict)
     unconstrained_signature: str | None = None  # the baseline of a constrained arm
     phase: str = "search"  # or confirmation: what its sweep is

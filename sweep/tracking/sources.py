@@ -29,6 +29,7 @@ from trainables.records.arm_record import (
     OOD_MEAN,
     PLAIN_MISSING_SHARE_CURVE,
     UNITS_MET,
+    UNKNOWN_CODE,
     UNSEEN_MEAN,
     USEFUL,
     WORST_MISSING_SHARE,
@@ -106,6 +107,10 @@ class StoredArms:
             tags["vacuous"] = "yes"
         if pair.unconstrained is not None and pair.unconstrained.status in COUNTED:
             tags["unconstrained_ended"] = pair.unconstrained.status
+        both = (pair.constrained, pair.unconstrained)
+        codes = {one.code or UNKNOWN_CODE for one in both if one is not None}
+        if len(codes) > 1 or ", then " in "".join(codes):
+            tags["codes"] = " and by ".join(sorted(codes))
         return {name: value for name, value in tags.items() if value}
 
 

@@ -27,6 +27,7 @@ _MAY_GO = (
     "non_finite",
     "certificate",
     "certificate_counts",
+    "codes",
     "edges",
     "vacuous",
     "unconstrained_ended",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,18 @@ def test_a_whole_pair_carries_its_gains_and_names_its_baseline(objects: ObjectSt
     assert arm.pair[f"{OOD_MEAN}_gain"] == pytest.approx(-0.5)
     assert arm.unconstrained_signature is not None
     assert arms[arm.unconstrained_signature].record.config == arm.record.config.unconstrained()
+
+
+def test_a_pair_of_two_codes_says_so_on_its_page(objects: ObjectStore) -> None:
+    arms = by_signature(objects)
+    arm = next(a for a in arms.values() if a.proposal == 1 and a.record.config.seed == 1)
+    assert "codes" not in tags_of(arm)
+    record = replace(arm.record, environment={"training_code": {"trainables": "1a"}})
+    ArmStore(objects).forget(arm.signature)
+    ArmStore(objects).put_record(record)
+    tags = tags_of(by_signature(objects)[arm.signature])
+    assert tags["codes"] == "trainables 1a and by unknown code"
+    assert f"trained by {tags['codes']}, so that the gain may be" in tags["mlflow.note.content"]
 
 
 def test_a_pair_without_its_baseline_carries_no_numbers_yet(objects: ObjectStore) -> None:
