@@ -1,4 +1,4 @@
-"""Words that a report uses, explained on its page as docs/words.md explains them. Pure."""
+"""Words of a report, explained on its page as in docs/words.md. Pure."""
 
 from __future__ import annotations
 
