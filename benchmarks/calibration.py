@@ -1,6 +1,6 @@
 """Calibration of a confirmation's statistics on imitated sweeps, through the code that decides.
 
-    python -m benchmarks.calibration [--sweeps 10000] [--only null ...] [--figure best_of_n.svg]
+    python -m benchmarks.calibration [--sweeps 2000] [--only null ...] [--figure best_of_n.svg]
 
 36 settings in 6 families (benchmarks/imitated/null_sweeps.py), 20 seeds; what is decided is what
 ``sweep.statistics.decisions.decide`` decides, winners are ``winner_of``'s, certificates
@@ -30,6 +30,7 @@ from benchmarks.imitated.claims import (
     over_clips,
     power_by_rule,
     shapes,
+    smallest_effects,
 )
 from benchmarks.imitated.null_sweeps import (
     BETWEEN_ARMS,
@@ -122,7 +123,7 @@ def tuning(sweeps: int) -> Json:
         plain = noise(generator, sigma_BS, 5)[1]
         margin = tuned.max(axis=0) - plain.max(axis=-1)
         wins, gain = wins + int((margin > 0).sum()), gain + float(margin.sum())
-        if tables >= sweeps // 5:  # tuning anew for every seed takes 40 searches a sweep
+        if tables >= sweeps // 2:  # tuning anew for every seed takes 40 searches a sweep
             continue
         tables += size
         first, second = noise(generator, sigma_BS, SEEDS)
@@ -170,7 +171,7 @@ def coverage(sweeps: int) -> Json:
             if kind in PROMISED:
                 covers["passes"] = 0.93 <= covers["rate"] <= 0.97
             rows[f"paired t, {seeds} seeds"] = covers
-            ranks = [paired.hodges_lehmann(row) for row in values[: sweeps // 5, :seeds]]
+            ranks = [paired.hodges_lehmann(row) for row in values[: sweeps // 2, :seeds]]
             rows[f"Hodges-Lehmann, {seeds} seeds"] = {
                 "level": ranks[0].level,
                 "mean": rate(sum(h.low <= 0 <= h.high for h in ranks), len(ranks)),
@@ -179,7 +180,7 @@ def coverage(sweeps: int) -> Json:
                 ),
             }
             drawn_K = generator_of("percentile", kind, seeds).integers(0, seeds, (1000, seeds))
-            means = values[: sweeps // 5, drawn_K].mean(axis=-1)
+            means = values[: sweeps // 2, drawn_K].mean(axis=-1)
             low, high = np.quantile(means, [0.025, 0.975], axis=-1)
             rows[f"percentile bootstrap, {seeds} seeds"] = rate(
                 int(((low <= 0) & (high >= 0)).sum()), len(means)
@@ -192,7 +193,7 @@ def coverage(sweeps: int) -> Json:
                 int((different > 0.05).all(axis=-1).sum()), sweeps
             )
         found[kind] = rows
-    found["crossed bootstrap of seeds and units"] = crossed(max(50, sweeps // 20))
+    found["crossed bootstrap of seeds and units"] = crossed(max(50, sweeps // 4))
     return found
 
 
@@ -267,7 +268,7 @@ def sequential(sweeps: int) -> Json:
         row["t after every seed"] = rate(int(every.any(axis=-1).sum()), sweeps)
         signs = np.array([
             max(anytime.sign_e_value(row_K[:n]) for n in range(1, SEEDS + 1))
-            for row_K in values[: sweeps // 5]
+            for row_K in values[: sweeps // 2]
         ])  # fmt: skip
         row["sign e-process"] = rate(int((signs >= 1 / level).sum()), len(signs))
         rows[name] = row
@@ -340,7 +341,7 @@ def certificates(sweeps: int) -> Json:
     few, patches = 10, 16  # windows, and patches of each, correlated .3
     generator = generator_of("clusters")
     counts = {"window": 0, "patch": 0}
-    smaller = max(100, sweeps // 5)
+    smaller = max(100, sweeps // 2)
     windows = [str(w) for w in range(few) for _ in range(patches)]
     for _ in range(smaller):
         shared = generator.standard_normal((few, 1, layers + 1))
@@ -459,6 +460,7 @@ PARTS: dict[str, Callable[[int], Json]] = {
     "best_of_n": best_of_n,
     "shapes": shapes,
     "power_by_rule": power_by_rule,
+    "smallest_effects": smallest_effects,
     "later_looks": later_looks,
     "in_clips": in_clips,
     "over_clips": over_clips,
@@ -468,7 +470,7 @@ PARTS: dict[str, Callable[[int], Json]] = {
 def main() -> None:
     """Run what is asked for; everything by default."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sweeps", type=int, default=10_000)
+    parser.add_argument("--sweeps", type=int, default=2_000)
     parser.add_argument("--tool-sweeps", type=int, default=50, help="for autorank and others")
     parser.add_argument("--only", nargs="+", choices=[*PARTS, "tools"])
     parser.add_argument("--figure", type=Path, help="draw the best of N beside confirmation")

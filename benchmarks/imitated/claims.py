@@ -17,6 +17,7 @@ from benchmarks.imitated.null_sweeps import Floats, batches
 from benchmarks.imitated.rates import generator_of, rate
 from sweep.confirmation.comparisons import held
 from sweep.confirmation.units import Groups, OverUnits
+from sweep.statistics import power
 from sweep.statistics.decisions import OUTCOMES, decide, staged_p
 from sweep.statistics.design import Design, Rule
 from sweep.statistics.two_sources import crossed_bootstrap, variance_components
@@ -78,8 +79,8 @@ def shaped(
 
 
 def shapes(sweeps: int) -> Json:
-    """S9: tables with a false star by the shape of differences; a fifth of the sweeps."""
-    tables = max(20, sweeps // 5)
+    """S9: tables with a false star by the shape of differences; half of the sweeps."""
+    tables = max(20, sweeps // 2)
     rows: dict[str, Json] = {}
     for families, settings in TABLES:
         names = {
@@ -113,9 +114,9 @@ def shapes(sweeps: int) -> Json:
 def power_by_rule(sweeps: int) -> Json:
     """S10: how often normal differences are marked, as one of so many tests; mean seeds by looks.
 
-    A fifth of the sweeps. With ``looks`` training may stop where it is marked.
+    With ``looks`` training may stop where it is marked.
     """
-    draws = max(20, sweeps // 5)
+    draws = sweeps
     rows: dict[str, Json] = {}
     for seeds in (10, 20):
         for effect in EFFECTS:
@@ -135,6 +136,22 @@ def power_by_rule(sweeps: int) -> Json:
                             "mean seeds": float(ended.mean()),
                         }
     return rows
+
+
+def smallest_effects(sweeps: int) -> Json:
+    """The smallest d_z that is marked with probability .8 as one of so many tests; None: none is.
+
+    It is what ``sweep confirm --dry-run`` prints, whatever the sweeps; of few, for tests, a part.
+    """
+    every = (5, 10, 20) if sweeps >= 1000 else (5,)
+    return {
+        f"{seeds} seeds, one of {tests}": {
+            rule: power.smallest_effect(Design.planned(ONE, seeds, rule=rule), seeds, tests)
+            for rule in RULES
+        }
+        for seeds in every
+        for tests in (1, 6, 36)
+    }
 
 
 def later_looks(sweeps: int) -> Json:
@@ -169,7 +186,7 @@ def later_looks(sweeps: int) -> Json:
 
 def in_clips(sweeps: int) -> Json:
     """S12: coverage over other seeds and other clips; half of the units' variance is of clips."""
-    draws = max(5, sweeps // 20)
+    draws = max(5, sweeps // 4)
     rows: dict[str, Json] = {}
     for clips in (4, 10, 12):
         generator = generator_of("in clips", clips)
@@ -206,7 +223,7 @@ def over_clips(sweeps: int) -> Json:
     ``over seeds, as before``: families were claimed by seeds alone, and so was every setting one
     of whose seeds had failed.
     """
-    tables, clips = max(5, sweeps // 20), 12
+    tables, clips = max(5, sweeps // 4), 12
     design = Design.planned({"family": ("a", "b")}, SEEDS)
     names = tuple(f"clip{clip}:{window}" for clip in range(clips) for window in range(WINDOWS))
     groups = Groups.of(names, "window")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from benchmarks.pages import confirmed, dual_optimizers, fusion, leads, searches, text
+from benchmarks.pages import confirmed, dual_optimizers, fusion, leads, searches, statistics, text
 from benchmarks.pages.made import Made, rewritten, shown, unaccounted
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -21,6 +21,7 @@ PAGES: Mapping[str, Callable[[], Made]] = {
     "fusion.md": fusion.made,
     "leads.md": leads.made,
     "spaces.md": searches.made,
+    "statistics.md": statistics.made,
     "text.md": text.made,
 }
 

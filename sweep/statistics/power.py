@@ -19,7 +19,7 @@ from sweep.statistics.decisions import staged_p
 from sweep.statistics.design import Design
 from sweep.statistics.paired import FEW_SEEDS
 
-DRAWS = 20_000  # simulated comparisons: a standard error of at most .0036
+DRAWS = 10_000  # simulated comparisons: a standard error of at most .005
 LARGEST_EFFECT = 20.0
 
 

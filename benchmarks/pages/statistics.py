@@ -1,0 +1,249 @@
+"""Tables of docs/statistics.md, from results/calibration.json."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.imitated.claims import BOUND, EFFECTS, SHAPES, TABLES
+from benchmarks.pages.made import Made, table
+from benchmarks.pages.made import number as plain_number
+from trainables.plain import Json
+
+FOLDER = Path(__file__).parents[1]
+RULES = {"looks": "looks", "any_time": "any time", "fixed": "fixed"}
+WHEN = ("now", "before")
+PARTS = (5, 10, 20)  # seeds
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """Without the 0 before the point; a dash where nothing is."""
+    return "none" if value is None else plain_number(value, digits, short=True)
+
+
+def rates(cells: Sequence[Json], digits: int = 3) -> str:
+    """Shares beside each other."""
+    return "; ".join(number(cell["rate"], digits) for cell in cells)
+
+
+class Calibration:
+    """The results of one run."""
+
+    def __init__(self) -> None:
+        """Those of the committed file."""
+        text = (FOLDER / "results/calibration.json").read_text(encoding="utf-8")
+        self.of: dict[str, Json] = json.loads(text)
+
+    def part(self, name: str) -> Json:
+        """What one part found."""
+        return self.of[name]["found"]
+
+    def promised(self) -> str:
+        """False stars and power of the three rules on tables of 36 settings."""
+        null, one = self.part("null"), self.part("sequential")
+        rows = [
+            [says, *(number(null[rule][name]["rate"]) for rule in RULES), ".05"]
+            for says, name in (
+                ("tables with a star, no effect anywhere", "a star in the table"),
+                ("with a false star beside true effects", "a false star beside true effects"),
+                ("called equivalent at the smallest effect", "equivalent at the edge"),
+            )
+        ]
+        rows += [
+            [says, *(number(one[f"null, {kind}"][rule]["rate"]) for rule in RULES), allowed]
+            for says, kind, allowed in (
+                ("one comparison, normal differences", "normal", ".05"),
+                ("t with 3 degrees of freedom", "t3", ".05"),
+                ("equally skewed scores in both arms", "skewed scores", ".05"),
+                ("skewed differences (exponential less 1)", "skewed", "not promised"),
+                ("one arm fails on 5 % of seeds, mean 0", "5 % bounded failures", "not promised"),
+            )
+        ]
+        power = [[one[name][rule] for name in ("effect 1", "effect 1 of 36")] for rule in RULES]
+        rows.append(["power at d_z 1: alone; as one of 36", *(rates(of, 2) for of in power), ""])
+        seeds = (plain_number(of[0]["mean seeds"], 1) for of in power)
+        rows.append(["seeds used at d_z 1, alone", *seeds, ""])
+        return table(["20 seeds", *RULES.values(), "allowed"], rows)
+
+    def shaped(self, rule: str) -> str:
+        """Tables with a false star, by the shape of differences: now; before."""
+        found = self.part("shapes")
+        columns = [(families, of, seeds) for families, of in TABLES for seeds in (10, 20)]
+        head = [f"{f * of} settings in {f}, {seeds} seeds" for f, of, seeds in columns]
+        rows = []
+        for kind in SHAPES:
+            cells = [found[f"{f} families of {of}, {n} seeds, {kind}"] for f, of, n in columns]
+            rows.append([kind, *(rates([cell[when][rule] for when in WHEN]) for cell in cells)])
+        return table(["differences", *head], rows)
+
+    def power(self) -> str:
+        """How often an effect is marked: now; before."""
+        found, rows = self.part("power_by_rule"), []
+        for seeds in (10, 20):
+            for rule, tests in (("looks", (1, 2, 6, 36)), ("any_time", (1, 6))):
+                for of in tests:
+                    row = found[f"{seeds} seeds, one of {of}, {rule}"]
+                    cells = [[row[when][f"d_z {e:g}"] for when in WHEN] for e in EFFECTS]
+                    said = f"{seeds} seeds, {RULES[rule]}, one test of {of}"
+                    rows.append([said, *(rates(cell, 2) for cell in cells)])
+        return table(["", *(f"d_z {effect:g}" for effect in EFFECTS)], rows)
+
+    def reach(self) -> str:
+        """The smallest effect that is marked with probability .8, by seeds and tests."""
+        found = self.part("smallest_effects")
+
+        def cell(seeds: int, tests: int) -> str:
+            of = found[f"{seeds} seeds, one of {tests}"]
+            values = [of[rule] for rule in ("fixed", "looks", "any_time")]
+            return ", ".join("never" if v is None else plain_number(v, 1) for v in values)
+
+        rows = [[str(seeds), *(cell(seeds, tests) for tests in (1, 6, 36))] for seeds in PARTS]
+        head = ["one test: fixed, looks, any time", "one of 6 families", "one of 36 settings"]
+        return table(["seeds", *head], rows)
+
+    def later(self) -> str:
+        """Reported over true effect of what is called better: of the counted seeds; of all."""
+        rows = []
+        for seeds, when in ((10, "before"), (10, "now"), (20, "before"), (20, "now")):
+            cells = []
+            for effect in EFFECTS:
+                of = self.part("later_looks")[f"{seeds} seeds, d_z {effect:g}, {when}"]
+                both = [of[f"{name} over true, better"] for name in ("counted", "ended")]
+                cells.append("; ".join(number(value, 2) for value in both))
+            rows.append([f"{seeds} seeds, {when}", *cells])
+        return table(["", *(f"d_z {effect:g}" for effect in EFFECTS)], rows)
+
+    def coverage(self) -> str:
+        """How often intervals of 95 % hold what they are about."""
+        found = self.part("coverage")
+
+        def of(kind: str, name: str, what: str = "") -> list[Json]:
+            cells = [found[kind][f"{name}, {seeds} seeds"] for seeds in PARTS]
+            return [cell[what] if what else cell for cell in cells]
+
+        lines = {
+            "paired t: normal": of("normal", "paired t"),
+            "t with 3 degrees of freedom": of("t3", "paired t"),
+            "equally skewed scores": of("skewed scores", "paired t"),
+            "skewed differences": of("skewed", "paired t"),
+            "one arm fails on 5 % of seeds": of("5 % bounded failures", "paired t"),
+            "Hodges-Lehmann: normal": of("normal", "Hodges-Lehmann", "mean"),
+            "Hodges-Lehmann: skewed differences": of("skewed", "Hodges-Lehmann", "mean"),
+            "percentile bootstrap over seeds: normal": of("normal", "percentile bootstrap"),
+        }
+        both = found["crossed bootstrap of seeds and units"]
+        for says, name in (("crossed bootstrap", "crossed"), ("paired t over seeds", "t")):
+            cells = [both[f"{name}, {seeds} seeds"] for seeds in PARTS]
+            lines[f"other seeds and 40 other units: {says}"] = cells
+        rows = [[says, *(number(c["rate"]) for c in cells)] for says, cells in lines.items()]
+        return table(["interval of 95 %", *(f"{seeds} seeds" for seeds in PARTS)], rows)
+
+    def clips(self) -> str:
+        """Coverage where half of the units' variance lies between clips."""
+        rows = [
+            [
+                says,
+                number(of["by clips"]["rate"], 2),
+                number(of["by windows, as before"]["rate"], 2),
+            ]
+            for says, of in self.part("in_clips").items()
+        ]
+        return table(["", "clips drawn whole", "windows drawn, as before"], rows)
+
+    def claims(self) -> str:
+        """How often a setting and its family are claimed to be better or worse, on 12 clips."""
+        found = self.part("over_clips")
+        names = [f"{of}, {by}" for of in ("a setting", "the family")
+                 for by in ("over seeds, as before", "marked")]  # fmt: skip
+        rows = [[says, *(number(of[name]["rate"], 2) for name in names)]
+                for says, of in found.items()]  # fmt: skip
+        return table(["true effect on all clips", *names], rows)
+
+    def questions(self) -> str:
+        """Single questions, and what was found."""
+        tuning, sure, best, failed = map(
+            self.part, ("tuning", "certificates", "best_of_n", "failures")
+        )
+        gap = max(
+            abs(row[name] - row[f"{other} by the noncentral t"])
+            for row in self.part("power")
+            for name, other in (("one test", "one test"), ("family of six", "family"))
+        )
+        wins, margin = (
+            tuning[f"best of 5 against 5 seeds: {n}"]
+            for n in ("constrained wins", "mean margin in sd")
+        )
+        treated, finished = failed["intention to treat"], failed["per protocol"]
+        patches = sure["10 windows of 16 patches that correlate .3"]
+
+        def certified(verdict: str, layers: str) -> str:
+            cells = [sure[f"{units} units, {layers} at it"][verdict] for units in (10, 40)]
+            return rates(cells)
+
+        rows = [
+            ["Power as planned against as decided, one test; a family", f"within {number(gap)}"],
+            ["Best of 5 tuned configurations against the best of 5 seeds of one, no method better",
+             f"wins {number(wins['rate'], 2)}, by {number(margin, 2)} sd in the mean"],
+            ["Best of 10 in each arm by one search, then 20 fresh seeds: tables with a star",
+             number(tuning["one study, then fresh seeds: a star in the table"]["rate"], 2)],
+            ["The same, tuned anew for every seed",
+             number(tuning["a study per seed: a star in the table"]["rate"])],
+            ["Best of 5; of 20 against one run: wins",
+             rates([best[f"N = {n}"]["naive wins"] for n in (5, 20)], 2)],
+            ["The same confirmed on 10 seeds: better",
+             rates([best[f"N = {n}"]["confirmed better"] for n in (5, 20)])],
+            ["Equal arms, one fails on its worst tenth of seeds, intention to treat: worse; better",
+             rates([treated["constrained worse"], treated["constrained better"]])],
+            ["The same, per protocol: worse; **better**",
+             rates([finished["constrained worse"], finished["constrained better"]])],
+            ["Certified feasible, one layer exactly at the tolerance: 10 units; 40",
+             certified("certified feasible", "one layer")],
+            ["Certified infeasible, every layer exactly at it: 10 units; 40",
+             certified("certified infeasible", "every layer")],
+            ["10 windows of 16 patches that correlate .3: counted as windows; as patches",
+             rates([patches[f"certified feasible by {n}"]
+                    for n in ("windows", "patches, as if independent")], 2)],
+            ["Stars where no proposal can win, with identical arms, with one seed",
+             ", ".join(str(of["stars"]) for of in self.part("without_winners").values())],
+        ]  # fmt: skip
+        return table(["question", "found"], rows)
+
+
+def made() -> Made:
+    """The tables of docs/statistics.md, and the facts in the prose between them."""
+    of = Calibration()
+    tables = {
+        "what is marked": of.reach(),
+        "later looks": of.later(),
+        "promised": of.promised(),
+        "shapes with looks": of.shaped("looks"),
+        "shapes at any time": of.shaped("any_time"),
+        "power": of.power(),
+        "coverage": of.coverage(),
+        "in clips": of.clips(),
+        "claims over clips": of.claims(),
+        "questions": of.questions(),
+    }
+    looks = of.part("coverage")["normal"]
+    every = looks["all looks at once, 2 to 20 seeds"]
+    naive = of.part("sequential")["null, normal"]["t after every seed"]["rate"]
+    draws = of.of["sweeps"]
+    seconds = sum(part["seconds"] for name, part in of.of.items()
+                  if isinstance(part, dict) and name != "tools")  # fmt: skip
+    facts = [
+        "36 settings in 6 families, 20 seeds",
+        f"{draws:,} sweeps",
+        f"{draws // 2:,} tables a cell",
+        f"{draws // 4:,} draws a cell",
+        f"{round(seconds / 60)} CPU minutes",
+        "known to .01, of a quarter as many to .02, with 95 %",
+        f"All looks together cover with {number(every['rate'])}",
+        f"over 2 to 20 seeds with {number(looks['confidence sequence, 2 to 20 seeds']['rate'])}",
+        f"A t test after every seed from 3 to 20, stopped at p < .05, marks {number(naive, 2)}",
+        f"counts as {BOUND:g} standard deviations",
+        "+-1",
+        "12 clips of 18 windows, 10 seeds",
+        "first look at 5 seeds",
+    ]
+    return Made(tables, facts, start="## Calibration", stop="## Other tools")
