@@ -40,7 +40,8 @@ from trainables.records import arm_record as results
 from trainables.records.arm_record import ArmRecord, Report
 from trainables.records.arms import ArmStore
 from trainables.records.retrying import RetryingStore
-from trainables.registry.training_code import OURS, training_code
+from trainables.registry.plugin_code import OURS
+from trainables.registry.training_code import training_code
 
 if TYPE_CHECKING:
     from trainables.fused.group import ArmGroup
