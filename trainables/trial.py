@@ -37,10 +37,9 @@ from trainables.fetching.fetched_folders import Background
 from trainables.fetching.remote_folders import is_address
 from trainables.plain import Json
 from trainables.records import arm_record as results
-from trainables.records.arm_record import ArmRecord, Report
+from trainables.records.arm_record import ArmRecord, Report, code_text
 from trainables.records.arms import ArmStore
 from trainables.records.retrying import RetryingStore
-from trainables.registry.plugin_code import OURS
 from trainables.registry.training_code import training_code
 
 if TYPE_CHECKING:
@@ -89,6 +88,7 @@ def trial_config(
     driver: str = "",
     sweep: str = "",
     avoid: Sequence[str] = (),
+    codes: Sequence[str] = (),
 ) -> dict[str, Json]:
     """What Tune carries for a trial: plain strings, so that it copies and logs next to nothing.
 
@@ -105,6 +105,7 @@ def trial_config(
         driver: the run of a driver that starts the arms.
         sweep: its sweep's name.
         avoid: machines that they must not come to, by Ray's ids.
+        codes: the code that is to train each arm, in ``code_text``'s words; empty: any plug-in's.
     """
     return {
         "runs": json.dumps([config.to_json() for config in configs]),
@@ -118,17 +119,8 @@ def trial_config(
         "sweep": sweep,
         "avoid": ", ".join(avoid),
         "code": training_version(),
-        "plugins": json.dumps(_plugins(configs)),
+        "codes": json.dumps(codes),
     }
-
-
-def _plugins(configs: Sequence[ArmConfig]) -> dict[str, str]:
-    """Digests of the plug-ins that train these arms, as a new process would load them."""
-    found: dict[str, str] = {}
-    for of in {(config.task, config.model.name, config.data.name) for config in configs}:
-        found |= training_code(*of)
-    del found[OURS]
-    return found
 
 
 def resources_of(config: dict[str, Json]) -> PlacementGroupFactory:
@@ -244,14 +236,18 @@ class ArmTrial(Trainable):
                 "machine (`ray up` installs the laptop's checkout; `sweep doctor` names those that "
                 "differ), or leave the files alone while a sweep runs; then resume it."
             )
-        wanted, here = json.loads(told["plugins"]), _plugins(configs_of(told))
-        if differ := [of for of in wanted if wanted[of] != here.get(of)]:
-            raise OtherCode(
-                f"{socket.gethostname()}, where an arm is to be trained, has other code of the "
-                f"plug-in of {', '.join(differ)} than the sweep's driver; it would train to other "
-                "numbers, so it trains nothing. Install the same on every machine, or leave its "
-                "files alone while a sweep runs; then resume it."
-            )
+        for code, config in zip(json.loads(told["codes"]), configs_of(told), strict=False):
+            of = (config.task, config.model.name, config.data.name)
+            here = code_text(training_code(*of, as_loaded=True))
+            if here != code:
+                raise OtherCode(
+                    f"{socket.gethostname()}, where an arm is to be trained, has a plug-in's code "
+                    f"that is not the driver's (here {here}; there {code}); it would train to "
+                    "other numbers, so it trains nothing. Install the same on every machine, or "
+                    "leave its files alone while a sweep runs; then resume the sweep. Where they "
+                    "train alike all the same, resume it with --accept-code: tables mark pairs of "
+                    "two codes."
+                )
 
     def _arm_group(self) -> ArmGroup:
         with _collecting_seldom():

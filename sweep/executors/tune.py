@@ -217,6 +217,7 @@ class _PlanSearcher(_WithoutState, Searcher):
             processes=assigned.kind.processes,
             tolerance=self._coordinator.definition.space.tolerance,
             avoid=_without(self._live.lost_gpus),
+            codes=self._coordinator.codes.wanted([arm.config for arm in assigned.arms]),
         )
 
     def on_trial_result(self, trial_id: str, result: dict[str, Json]) -> None:

@@ -176,6 +176,10 @@ class CodeOfArms:
             self._here[of] = code_text(training_code(*of))
         return self._here[of]
 
+    def wanted(self, configs: Sequence[ArmConfig]) -> list[str]:
+        """The code that workers must have for these arms; empty: any is accepted."""
+        return [] if self._codes.accept_code else [self.here(config) for config in configs]
+
     def takes(self, arm: Arm, end: ArmEnd | ArmRecord) -> bool:
         """Whether what an arm came to counts; False where it is to be trained anew."""
         if not end.code or end.code == UNKNOWN_CODE:

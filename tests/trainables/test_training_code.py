@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.support.oracles import TINY
 from tests.support.plugins.plugin_packages import write_package
+from tests.support.training.trials import told
+from trainables.config.arm import ModelConfig
 from trainables.environment import changed_since
 from trainables.records.arm_record import UNKNOWN_CODE, ArmRecord, code_text
+from trainables.records.arms import ArmStore
+from trainables.records.objects import ObjectStore
 from trainables.registry import lookup
 from trainables.registry.training_code import DECIDES_NOTHING, training_code, training_modules
+from trainables.trial import PROBLEM, STORE_PROBLEM, ArmTrial
 
 LINEAR = """
 from trainables.registry import ModelSpec
@@ -109,6 +116,41 @@ def test_a_process_says_what_it_loaded_where_the_file_was_changed_since(
     (folder / "acme_sweep.py").write_text(LINEAR + "\nWIDTH = 64\n")
     assert training_code(*OF, as_loaded=True) == loaded
     assert training_code(*OF) != loaded
+
+
+def trial(objects: ObjectStore, codes: list[str]) -> ArmTrial:
+    """One of an arm of the model mine, for a driver with this code."""
+    return ArmTrial(
+        config=told(replace(TINY, model=ModelConfig(name="mine")), objects.root, codes=codes)
+    )
+
+
+def test_a_worker_that_loaded_the_drivers_plug_in_trains_with_it_after_an_edit(
+    install: Install, objects: ObjectStore
+) -> None:
+    folder = install(LINEAR)
+    driver = code_text(training_code(*OF))
+    training_code(*OF, as_loaded=True)  # as its last arm did
+    (folder / "acme_sweep.py").write_text(LINEAR + "\nWIDTH = 64\n")
+    assert code_text(training_code(*OF)) != driver
+    assert trial(objects, [driver]).step().get(PROBLEM) is None
+    [signature] = objects.names("arms")
+    record = ArmStore(objects).record(signature)
+    assert record is not None
+    assert record.code == driver
+
+
+def test_a_worker_with_another_plug_in_trains_nothing_unless_any_is_accepted(
+    install: Install, objects: ObjectStore
+) -> None:
+    install(LINEAR)
+    driver = code_text({**training_code(*OF), "model mine": "0"})
+    result = trial(objects, [driver]).step()
+    assert result[STORE_PROBLEM]
+    for part in ("has a plug-in's code", driver, "--accept-code", socket.gethostname()):
+        assert part in result[PROBLEM]
+    assert objects.names("arms") == []
+    assert trial(objects, []).step().get(PROBLEM) is None
 
 
 def test_a_record_says_its_code_and_that_it_was_resumed_by_another() -> None:

@@ -114,6 +114,18 @@ def test_accepted_arms_are_taken_as_they_are(objects: ObjectStore) -> None:
     driver = started(objects, grown, codes=Codes(accept_code=True))
     assert [arm.proposal for arm in train(driver, trained_by(None))] == [3, 4]
     assert "taken as trained: 4 arms of other code (trainables" in driver.codes.told()
+    assert driver.codes.wanted([grown.space.base]) == []  # workers with other code train, too
+
+
+def test_a_driver_wants_of_workers_what_it_has_read_once(
+    objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = started(objects, definition(seeds=(0,), n_settings=1))
+    base = driver.definition.space.base
+    here = code_text(training_code(base.task, base.model.name, base.data.name))
+    assert driver.codes.wanted([base]) == [here]
+    monkeypatch.setattr("trainables.registry.training_code._short", lambda _: "1")
+    assert driver.codes.wanted([base, base]) == [here, here]
 
 
 def test_retraining_trains_those_and_no_others(objects: ObjectStore) -> None:
