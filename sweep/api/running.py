@@ -17,7 +17,7 @@ from sweep.api.training import ready, train
 from sweep.executors.executor import Executor, Where
 from sweep.results.started_from import starts_from
 from sweep.run.budget import Budget
-from sweep.run.forget_failed import Codes, refuse_other_code
+from sweep.run.forget_failed import refuse_other_code
 from sweep.study.advice import note
 from sweep.study.definition import Definition
 from sweep.study.opening import open_store
@@ -61,7 +61,6 @@ def run(
     max_gpu_hours: float | None = None,
     mlflow: str | None = None,
     accept_code: bool = False,
-    retrain: bool = False,
 ) -> Sweep:
     """Train what is missing of a sweep, with a line an arm, and return it loaded.
 
@@ -88,7 +87,6 @@ def run(
         max_gpu_hours: the same once the sweep's arms have held GPUs for so many hours in all.
         mlflow: a server; default: SQLite below the storage.
         accept_code: take arms that other code trained as they are; else they are refused.
-        retrain: train them anew.
 
     Raises:
         SweepError: with the message of `sweep run`.
@@ -105,7 +103,6 @@ def run(
     require(is_space, "space", space, "a SearchSpace, a name or a file")
     executor = Executor(where, workers, fuse, processes)
     budget = Budget(max_arms, max_hours, max_gpu_hours)
-    codes = Codes(accept_code, retrain)
     require_torch()
     found = (
         catalog.Found(space, space.name)
@@ -120,7 +117,7 @@ def run(
     starts += starts_from(start_from, objects, say=note)
     wanted = with_start_points(wanted, starts, say=note)
     definition = ready(objects, Definition(name or found.name, wanted), executor, mlflow)
-    refuse_other_code(objects, definition, codes)
+    refuse_other_code(objects, definition, accept_code=accept_code)
     there = registered(objects, definition, asked=fields, say=note)
     refuse_second_driver(objects, definition.name)
     with warnings.catch_warnings():
@@ -131,7 +128,7 @@ def run(
             there,
             executor,
             on_done=lambda _, line: print(line),
-            codes=codes,
+            accept_code=accept_code,
             budget=budget,
             mlflow=mlflow,
         )

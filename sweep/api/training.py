@@ -17,7 +17,6 @@ from sweep.results.findings import findings
 from sweep.results.sweep_view import SweepView, load_sweep
 from sweep.run import notifications
 from sweep.run.budget import NO_LIMIT, Budget, spending_entry, took_text
-from sweep.run.forget_failed import AS_TRAINED, Codes
 from sweep.run.retention import keep_winners_weights
 from sweep.run.signals import KNOWN
 from sweep.study import advice
@@ -63,7 +62,7 @@ def train(
     *,
     on_done: OnDone,
     retry_failed: bool = False,
-    codes: Codes = AS_TRAINED,
+    accept_code: bool = False,
     budget: Budget = NO_LIMIT,
     mlflow: str | None = None,
     notify: str | None = None,
@@ -77,7 +76,7 @@ def train(
     while True:
         code = _train_once(
             objects, definition, executor, on_done=on_done, retry_failed=retry_failed,
-            codes=codes, budget=budget, mlflow=mlflow, notify=notify,
+            accept_code=accept_code, budget=budget, mlflow=mlflow, notify=notify,
         )  # fmt: skip
         if definition.space.phase != "confirmation" or not all_judged(objects, definition):
             return code  # arms that failed count there: it goes on
@@ -136,7 +135,7 @@ def _train_once(
     *,
     on_done: OnDone,
     retry_failed: bool,
-    codes: Codes,
+    accept_code: bool,
     budget: Budget,
     mlflow: str | None,
     notify: str | None,
@@ -158,7 +157,7 @@ def _train_once(
         on_record, on_proposal = listeners(background.offer)
         tracking_end_s = TRACKING_END_S
         try:
-            again = run_again(objects, definition, executor, budget, codes)
+            again = run_again(objects, definition, executor, budget, accept_code)
             with notifications.notifying(notify, definition.name, again, warn=note) as on_event:
                 summary = run_sweep(
                     objects,
@@ -168,7 +167,7 @@ def _train_once(
                     on_proposal=on_proposal,
                     on_event=on_event,
                     retry_failed=retry_failed,
-                    codes=codes,
+                    accept_code=accept_code,
                     budget=budget,
                 )
                 tracking_end_s = URGENT_END_S if summary.is_urgent else TRACKING_END_S

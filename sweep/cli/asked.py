@@ -130,18 +130,6 @@ OPTIONS: dict[str, Callable[[Verb], Verb]] = {
         metavar="H",
         help="The same once the sweep's arms have held GPUs for H hours, in all its runs.",
     ),
-    "accept_code": click.option(
-        "--accept-code",
-        is_flag=True,
-        help="Go on beside arms that other code trained, as they are: tables mark such pairs. "
-        "Without it, or --retrain, that is refused.",
-    ),
-    "retrain": click.option(
-        "--retrain",
-        is_flag=True,
-        help="Train arms of the sweep anew that other code trained; sweeps that share them get "
-        "the new ones.",
-    ),
     "whole": click.option(
         "--full", "whole", is_flag=True, help="Show every setting whole, however many there are."
     ),

@@ -14,6 +14,7 @@ from search_spaces import catalog
 from search_spaces.space import SearchSpace
 from sweep.cli.asked import OPTIONS, Asked, Place, SweepOptions, collected
 from sweep.cli.options import (
+    accept_code_option,
     address_option,
     given_storage,
     name_argument,
@@ -25,7 +26,6 @@ from sweep.cluster.submission import ANSWER, Submission
 from sweep.executors.executor import Executor
 from sweep.run import notifications
 from sweep.run.budget import NO_LIMIT, Budget
-from sweep.run.forget_failed import Codes
 from sweep.study import advice
 from sweep.study.advice import ADDRESS, note
 from sweep.study.registration import refuse_confirmation
@@ -57,7 +57,8 @@ notify_option = click.option(
 @OPTIONS["workers"]
 @OPTIONS["fuse"]
 @OPTIONS["processes"]
-@collected(budget=Budget, codes=Codes)
+@collected(budget=Budget)
+@accept_code_option
 @click.option("--mlflow", metavar="URI", help="MLflow server, as seen from the cluster.")
 @notify_option
 @click.option("--any-version", is_flag=True, help="Although the cluster has another version.")
@@ -69,7 +70,7 @@ def submit(
     fuse: int | None,
     processes: int | None,
     budget: Budget,
-    codes: Codes,
+    accept_code: bool,
     mlflow: str | None,
     notify: str | None,
     any_version: bool,
@@ -91,8 +92,7 @@ def submit(
         definition=definition.to_json(),
         asked=tuple(wanted),
         mlflow=mlflow,
-        accept_code=codes.accept_code,
-        retrain=codes.retrain,
+        accept_code=accept_code,
     )
     send(where, sent, asked, Executor("cluster", workers, fuse, processes), notify, budget)
 

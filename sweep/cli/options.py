@@ -107,6 +107,12 @@ storage_option: Callable[[Verb], Verb] = click.option(
     show_default="$SWEEP_STORAGE, else ./sweeps",
     help="Storage root: everything a sweep writes lies below it.",
 )
+accept_code_option: Callable[[Verb], Verb] = click.option(
+    "--accept-code",
+    is_flag=True,
+    help="Go on beside arms that other code trained, as they are: tables mark such pairs. "
+    "Without it that is refused.",
+)
 address_option: Callable[[Verb], Verb] = click.option(
     "--address",
     metavar="URL|YAML",

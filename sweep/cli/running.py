@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from contextlib import nullcontext, redirect_stdout
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 
 import click
@@ -15,6 +15,7 @@ from sweep.api import training
 from sweep.cli.asked import Asked, Place, SweepOptions, collected
 from sweep.cli.cluster import notify_option, refuse_relative, send
 from sweep.cli.options import (
+    accept_code_option,
     complete_cells,
     console,
     given_storage,
@@ -34,7 +35,7 @@ from sweep.results.best import best_entries
 from sweep.results.findings import answer
 from sweep.results.sweep_view import SweepView
 from sweep.run.budget import NO_LIMIT, Budget
-from sweep.run.forget_failed import AS_TRAINED, Codes, refuse_other_code
+from sweep.run.forget_failed import refuse_other_code
 from sweep.run.signals import request_stop
 from sweep.study import advice
 from sweep.study.advice import note
@@ -67,7 +68,8 @@ SHOWN_SETTINGS = 8  # more are left to `sweep best`
 @click.command()
 @collected(asked=Asked)
 @storage_option
-@collected(executor=Executor, budget=Budget, codes=Codes)
+@collected(executor=Executor, budget=Budget)
+@accept_code_option
 @click.option(
     "--reproduce", is_flag=True,
     help="Train again in a scratch area, and compare with the stored records.",
@@ -79,7 +81,7 @@ def run(
     storage: str,
     executor: Executor,
     budget: Budget,
-    codes: Codes,
+    accept_code: bool,
     reproduce: bool,
     mlflow: str | None,
     notify: str | None,
@@ -107,12 +109,14 @@ def run(
 
         entry = reproduced(objects, definition, found.expected, executor)
         raise SystemExit(_tell_reproduced(entry, as_json=False))
-    refuse_other_code(objects, definition, codes)
+    refuse_other_code(objects, definition, accept_code=accept_code)
     there = registered(objects, definition, asked=wanted, say=note)
     refuse_second_driver(objects, definition.name)
-    raise SystemExit(
-        train(objects, there, executor, codes=codes, budget=budget, mlflow=mlflow, notify=notify)
-    )
+    code = train(
+        objects, there, executor,
+        accept_code=accept_code, budget=budget, mlflow=mlflow, notify=notify,
+    )  # fmt: skip
+    raise SystemExit(code)
 
 
 @click.command()
@@ -175,7 +179,8 @@ def _tell_reproduced(entry: Mapping[str, Json], *, as_json: bool) -> int:
 @collected(options=SweepOptions)
 @click.option("--retry-failed", is_flag=True, help="Train arms that failed once more.")
 @collected(at=Place)
-@collected(executor=Executor, budget=Budget, codes=Codes)
+@collected(executor=Executor, budget=Budget)
+@accept_code_option
 @notify_option
 def resume(
     name: str,
@@ -184,7 +189,7 @@ def resume(
     at: Place,
     executor: Executor,
     budget: Budget,
-    codes: Codes,
+    accept_code: bool,
     notify: str | None,
 ) -> None:
     """Continue a sweep; if asked, with more proposals or failed arms again.
@@ -202,7 +207,7 @@ def resume(
             n_proposals=options.proposals,
             seeds=options.seeds,
             retry_failed=retry_failed,
-            **asdict(codes),
+            accept_code=accept_code,
         )
         send(at.address, sent, options, executor, notify, budget)
         return
@@ -221,13 +226,13 @@ def resume(
     seeds = None if options.seeds is None else parse_seeds(options.seeds, present)
     grown_to = there.extended(n_proposals=options.proposals, search_seeds=seeds)
     refuse_second_driver(objects, name)
-    refuse_other_code(objects, grown_to, codes)  # before data are read
+    refuse_other_code(objects, grown_to, accept_code=accept_code)  # before data are read
     resolve_data(resolve_checkpoints(fetch(there.space, note)))  # still there, still the same
     objects.check_writable()
     there = extended(objects, there, n_proposals=options.proposals, search_seeds=seeds, say=note)
     code = train(
         objects, there, executor,
-        retry_failed=retry_failed, codes=codes, budget=budget, notify=notify,
+        retry_failed=retry_failed, accept_code=accept_code, budget=budget, notify=notify,
     )  # fmt: skip
     raise SystemExit(code)
 
@@ -279,7 +284,7 @@ def train(
     executor: Executor,
     *,
     retry_failed: bool = False,
-    codes: Codes = AS_TRAINED,
+    accept_code: bool = False,
     budget: Budget = NO_LIMIT,
     mlflow: str | None = None,
     notify: str | None = None,
@@ -287,8 +292,8 @@ def train(
     """Train what is missing, track it, print what it came to; the exit code."""
     return training.train(
         objects, definition, executor,
-        on_done=partial(_print_done, objects), retry_failed=retry_failed, codes=codes,
-        budget=budget, mlflow=mlflow, notify=notify,
+        on_done=partial(_print_done, objects), retry_failed=retry_failed,
+        accept_code=accept_code, budget=budget, mlflow=mlflow, notify=notify,
     )  # fmt: skip
 
 

@@ -42,7 +42,6 @@ class Submission:
     seeds: str | None = None  # of a stored sweep, as ``parse_seeds`` reads them
     retry_failed: bool = False
     accept_code: bool = False
-    retrain: bool = False
     driven_by: str = ""  # the job that drives this sweep already: only compare; empty: none does
     notify: str | None = None  # whom the driver tells; part of no command line: it may be secret
     options: tuple[str, ...] = ()  # more of `sweep resume`, for every start of the driver
@@ -53,8 +52,9 @@ class Submission:
         """Put it where ``read`` looks; for nobody else to read, since a webhook is a secret."""
         path = folder / FILE
         path.touch(mode=0o600)
-        new = ("accept_code", "retrain")  # a head of before these reads on, unless one is asked for
-        plain = {n: value for n, value in asdict(self).items() if value or n not in new}
+        plain = asdict(self)
+        if not self.accept_code:  # a head of before it reads on, unless it is asked for
+            del plain["accept_code"]
         path.write_text(json.dumps(plain, allow_nan=False), encoding="utf-8")
 
     @classmethod

@@ -35,7 +35,6 @@ from sweep.run.alike import failed_alike
 from sweep.run.budget import BEGUN, stored_budget
 from sweep.run.events import OnEvent, of_driver, of_storage
 from sweep.run.forget_failed import (
-    Codes,
     forget_failed,
     refuse_other_code,
 )
@@ -121,7 +120,6 @@ def accept(objects: ObjectStore, sent: Submission, say: Callable[[str], None]) -
             definition now would have that job refused, and nobody would train.
     """
     check_version(sent.version, any_version=sent.any_version)
-    codes = Codes(sent.accept_code, sent.retrain)
     others = (job for job, root in sent.others.items() if is_same_root(root, objects.root))
     driving = sent.driven_by or next(others, "")
     if driving:
@@ -132,7 +130,7 @@ def accept(objects: ObjectStore, sent: Submission, say: Callable[[str], None]) -
         given = Definition.from_json(sent.definition)
         uri = place_of(objects, given, sent.mlflow)  # refused before data are decoded
         given = resolved(given, say=_say)
-        refuse_other_code(objects, given, codes)
+        refuse_other_code(objects, given, accept_code=sent.accept_code)
         registered(objects, given, asked=sent.asked, say=say)
         if not driving:
             remember_place(objects, sent.name, uri)
@@ -144,7 +142,7 @@ def accept(objects: ObjectStore, sent: Submission, say: Callable[[str], None]) -
     refuse_second_driver(objects, sent.name)
     seeds = None if sent.seeds is None else parse_seeds(sent.seeds, there.space.search_seeds)
     grown = there.extended(n_proposals=sent.n_proposals, search_seeds=seeds)
-    refuse_other_code(objects, grown, codes)
+    refuse_other_code(objects, grown, accept_code=sent.accept_code)
     there = extended(objects, there, n_proposals=sent.n_proposals, search_seeds=seeds, say=say)
     if sent.retry_failed:  # once: a driver that starts again must not train them for ever
         with driver_lock(objects, sent.name):
@@ -177,7 +175,7 @@ def drive(objects: ObjectStore, sent: Submission, known: str, *, begun_s: float)
     environment = {**_for_driver(os.environ), KNOWN: known, BEGUN: str(begun_s)}
     if sent.notify is not None:
         environment[notifications.VARIABLE] = sent.notify
-    resume += Codes(sent.accept_code, sent.retrain).options
+    resume += ["--accept-code"] * sent.accept_code
     command = [sys.executable, "-m", "sweep.cli", *resume, *sent.options]
     code = subprocess.run(command, cwd=Path.home(), env=environment).returncode
     return code if code >= 0 else 128 - code

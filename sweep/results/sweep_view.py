@@ -12,13 +12,14 @@ from typing import Literal
 from search_spaces.space import SearchSpace, Setting
 from sweep.study.arms import arms_of_proposal, baselines
 from sweep.study.definition import Definition, load_definition
-from sweep.study.pairs import ProposalResult, join
+from sweep.study.pairs import ProposalResult, joined
 from sweep.study.proposals import (
     ArmEnd,
     ProposalOutcome,
     StoredProposal,
     all_proposals,
     retired_settings,
+    told_apart,
 )
 from sweep.study.selection import (
     SettingResult,
@@ -152,6 +153,7 @@ def _read(record: ReadRecord, asked: Sequence[_Asked], with_pairs: bool) -> list
     """Some settings, their records read at once."""
     records: Records = {}
     _fetch(record, records, (s for one in asked for s in one.needed))
+    _fetch(record, records, (s for one in asked for s in one.judged_beside_others(records)))
     for one in asked:
         one.judge(records)
     unsettled = list(asked) if with_pairs else []
@@ -190,10 +192,22 @@ class _Asked:
         self.judged: dict[int, ProposalOutcome] = {}
         if not from_records:
             verdicts = [p.verdict_on(self.arms[p.number]) for p in proposals]
-            self.judged = {o.number: o for o in verdicts if o is not None}
+            # What failed may have been trained again, by another sweep as well.
+            self.judged = {o.number: o for o in verdicts if o and o.outcome != "failed"}
         known = {arm.signature for o in self.judged.values() for arm in o.arms}
         every = (*self.baselines, *(s for of in self.arms.values() for s in of))
         self.needed = [s for s in every if s not in known]  # to be read before all can be judged
+
+    def judged_beside_others(self, records: Records) -> list[str]:
+        """Drop verdicts that other records of the unconstrained arms were judged beside.
+
+        Returns the signatures of their arms, to be read before they can be judged anew.
+        """
+        beside = tuple(told_apart(records[signature]) for signature in self.baselines)
+        stale = [number for number, o in self.judged.items() if not o.holds_beside(beside)]
+        for number in stale:
+            del self.judged[number]
+        return [signature for number in stale for signature in self.arms[number]]
 
     def judge(self, records: Records) -> None:
         """Judge every proposal that has no verdict and whose arms are final."""
@@ -233,12 +247,9 @@ class _Asked:
         ours = [r for r in map(records.get, self.arms[number]) if r is not None and r.is_final]
         if len(ours) < len(self.baselines):
             return None
-        theirs = map(records.get, self.baselines)
-        pairs = tuple(
-            join(our, their, self.tolerance, self.points[number])
-            for our, their in zip(ours, theirs, strict=True)
-        )
-        return ProposalResult(number, self.points[number], pairs, self.setting.least_descent)
+        theirs = [records.get(signature) for signature in self.baselines]
+        least = self.setting.least_descent
+        return joined(number, self.points[number], ours, theirs, self.tolerance, least)
 
     def view(self, records: Records, *, with_pairs: bool) -> SettingView:
         """The setting as it was read."""

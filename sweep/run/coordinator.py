@@ -20,16 +20,17 @@ from contextlib import suppress
 from search_spaces.space import ORDER_FREE, SearchSpace
 from sweep.cost.spent import gpus_of
 from sweep.errors import CodeDiffers
-from sweep.run import events, forget_failed
+from sweep.run import events
 from sweep.run.alike import FirstFailures, put_failed_alike
 from sweep.run.budget import Spending
 from sweep.run.events import Event, OnEvent, tell
-from sweep.run.late_records import LateRecords
+from sweep.run.forget_failed import CodeOfArms, failures, forget_asked
+from sweep.run.late_records import LateRecords, never_seen
 from sweep.run.summary import RunSummary
 from sweep.study import advice
 from sweep.study.arms import Arm, LiveArm, OnRecord, RecordReader, arms_of_proposal
 from sweep.study.definition import Definition
-from sweep.study.pairs import ProposalResult, join
+from sweep.study.pairs import joined
 from sweep.study.plan import Ask, Fits, Plan
 from sweep.study.proposals import (
     JudgedFiles,
@@ -41,6 +42,7 @@ from sweep.study.proposals import (
     known_of,
     put_proposal,
     put_retired,
+    told_apart,
 )
 from sweep.study.sampler import propose
 from sweep.study.selection import OnProposal, winner_of
@@ -49,7 +51,7 @@ from trainables.records.arm_record import OUTCOMES, ArmRecord, Report
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 from trainables.records.parallel_reads import few_at_once
-from trainables.retries import ALIKE_ENDS_S, RECORD_SEEN_WITHIN_S
+from trainables.retries import ALIKE_ENDS_S
 
 OnFinal = Callable[[Arm, ArmRecord], None]
 
@@ -73,7 +75,7 @@ class Coordinator:
         ask_ahead: bool = False,
         again: str | None = None,
         spending: Spending | None = None,
-        codes: forget_failed.Codes = forget_failed.AS_TRAINED,
+        accept_code: bool = False,
     ) -> None:
         """Nothing is read before ``start``.
 
@@ -87,14 +89,14 @@ class Coordinator:
             ask_ahead: prepare slow proposals (GP) in a thread while the last known arms train.
             again: the command that continues the sweep; None: a plain `sweep resume`.
             spending: counts what is spent, and of how much; None: without a limit.
-            codes: what becomes of arms that other code trained.
+            accept_code: take arms that other code trained as they are; else they are refused.
         """
         self.objects = objects
         self.definition = definition
         self.again = again or advice.resume(definition.name, objects.root)
         self.spending = spending or Spending(objects, definition)
         self.runs = ArmStore(objects, driver=uuid.uuid4().hex, sweep=definition.name)
-        self.codes = forget_failed.CodeOfArms(objects, definition, codes)
+        self.codes = CodeOfArms(definition, accept_code=accept_code)
         self.plan = Plan(definition)
         self.live: dict[str, LiveArm] = {}
         self._ended: LateRecords[LiveArm] = LateRecords(self.runs)
@@ -105,19 +107,19 @@ class Coordinator:
         self.stopping = ""  # why no more arms are handed out
         self.ends_by = math.inf  # monotonic clock: arms that have not reported end where they are
         self.waits_for = ""  # what keeps arms from being trained, in one line, for `sweep status`
-        self._is_urgent = False
         self._began_ms = time.time_ns() // 1_000_000
         self.durations: list[float] = []  # seconds of the last arms that ended in this run
         self.progressed_at = time.monotonic()  # when an arm last reported or ended
         self._on_record, self._on_proposal, self._on_final = on_record, on_proposal, on_final
         self._on_event = on_event
-        self._has_winner = self._has_stalled = False
+        self._is_urgent = self._has_winner = self._has_stalled = False
         self._points: dict[str, dict[int, Point]] = {s.name: {} for s in settings}
         self._judged = JudgedFiles(objects, definition.name, self._points, self.outcomes)
         # Of proposals without an outcome: arms by search seed, and what they wait for.
         self._open: dict[_Key, tuple[tuple[str, ...], set[str]]] = {}
         self._waiting: dict[str, list[_Key]] = {}  # signature -> proposals that wait for it
         self._read = RecordReader(self.runs)
+        self._beside: dict[str, str] = {}  # unconstrained arms: ``told_apart``
         self._failed_baselines: dict[str, ArmRecord] = {}
         self._first_failures = FirstFailures()
         self._unfinished = 0  # arms that were begun in this run, and will not end in it
@@ -127,23 +129,22 @@ class Coordinator:
         self._thread = ThreadPoolExecutor(1, "search") if ask_ahead and slow else None
 
     def start(self, *, retry_failed: bool = False) -> None:
-        """Fold what the store holds into the plan. Raises StoreError when it cannot be read.
+        """Fold what the store holds into the plan.
 
-        CodeDiffers where arms of two codes would be paired.
-
-        Of judged proposals only failed ones' records are read: starting costs a read for a setting
-        and a look for each final record. judged.json and spent.json are put where not whole.
+        Raises StoreError when it cannot be read, CodeDiffers where pairs would be of two codes.
+        Starting costs a read for a setting and a look for each final record of a judged proposal;
+        records of failed ones are read. judged.json and spent.json are put where not whole.
 
         Args:
             retry_failed: forget the records of failed arms, so that they train again.
-
         """
-        name = self.definition.name
-        put_retired(self.objects, name, {})
-        forget_failed.forget_asked(self.objects, self.definition, self.codes, retry_failed)
+        put_retired(self.objects, self.definition.name, {})
+        forget_asked(self.objects, self.definition, retry_failed)
         self.spending.start()
+        for arm in self.plan.remaining():
+            self.codes.here(arm.config)  # before a plug-in is edited while its arms train
         self._settle_found()  # unconstrained arms: what was judged beside some may not stand
-        stored = all_proposals(self.objects, name, list(self._points))
+        stored = all_proposals(self.objects, self.definition.name, list(self._points))
         proposals = [(setting, p) for setting, of in stored.items() for p in of]
         verdicts = [p.outcome for _, p in proposals if p.outcome and p.outcome.outcome != "failed"]
         with ThreadPoolExecutor(1) as looking:  # meanwhile configurations are built
@@ -151,11 +152,13 @@ class Coordinator:
             arms = [self.plan.add_proposal(of, p.number, p.point) for of, p in proposals]
         every = [(setting, p, its) for (setting, p), its in zip(proposals, arms, strict=True)]
         for setting, p, its in [one for one in every if not self._believes(*one, finals.result())]:
+            if p.outcome is not None:
+                self._judged.changed(setting)
             self._await(setting, p.number, its)
         self._settle_found()
         if not self.plan.is_done:
             self.codes.refuse()
-        self._judged.complete()
+        self._judged.put(every=True)
         judged = (outcome for of in self.outcomes.values() for outcome in of.values())
         self.spending.count(self.runs, (s for outcome in judged for s in outcome.signatures))
 
@@ -173,7 +176,7 @@ class Coordinator:
                     return None
                 if isinstance(step, Ask):
                     self._search(step)
-                elif record := self._found_final(step):
+                elif record := self._found_final(step, hands_out=True):
                     self.codes.refuse()
                     self._settle(step, record)
                 else:
@@ -245,18 +248,18 @@ class Coordinator:
         try:
             for live, record in self._ended.come():
                 if record is None:
-                    self.problems.append(
-                        f"arm {live.arm.signature} ended, and its final record cannot be seen "
-                        f"below {self.objects.root} after {RECORD_SEEN_WITHIN_S:.0f} s: a resume "
-                        "takes it as it is, or trains on from the last checkpoint."
-                    )
+                    self.problems.append(never_seen(live.arm.signature, self.objects.root))
                     continue
                 self.durations = [*self.durations[-63:], time.monotonic() - live.since]
+                if self.codes.takes(live.arm, record):  # another sweep's may have come first
+                    self.codes.refuse()
                 self._settle(live.arm, record, live.gpus)
                 if record.status == "failed":
                     self._fails(live.arm, record.reason)
                 self._tell(self._on_final, live.arm, record)
             self._judged.put(every=self.is_over)
+        except CodeDiffers as error:
+            self.store_trouble(str(error), "other code trained an arm of it meanwhile")
         except StoreError as error:
             self.store_trouble(str(error))
 
@@ -277,10 +280,7 @@ class Coordinator:
                 self._given_back.add(signature)
 
     def stalled(self, signature: str, what: str) -> None:
-        """A handed-out arm makes no progress; ``what`` says since when, and what is done about it.
-
-        Of many such arms the first is news. Never raises.
-        """
+        """A handed-out arm makes no progress, as ``what`` says; the first is news. Never raises."""
         live = self.live.get(signature)
         self.progressed_at = time.monotonic()  # it is being dealt with
         if live is not None and not self._has_stalled:
@@ -318,8 +318,7 @@ class Coordinator:
 
     def summary(self) -> RunSummary:
         """What this run came to."""
-        plain, since_ms = self._failed_baselines, self._began_ms
-        failed = forget_failed.failures(self.again, self.outcomes, plain, since_ms)
+        failed = failures(self.again, self.outcomes, self._failed_baselines, self._began_ms)
         counts = Counter(o.outcome for of in self.outcomes.values() for o in of.values())
         return RunSummary(
             sweep=self.definition.name,
@@ -350,12 +349,13 @@ class Coordinator:
     def _believes(
         self, setting: str, proposal: StoredProposal, arms: list[Arm], final: set[str]
     ) -> bool:
-        """Whether a stored verdict stands: its arms are final, and none was retried."""
+        """Whether a stored verdict stands: all its arms are final, and none was trained anew."""
         self._points[setting][proposal.number] = proposal.point
         outcome = proposal.verdict_on([arm.signature for arm in arms])
-        if outcome is None or not final.issuperset(outcome.signatures):
+        beside = tuple(self._beside.get(arm.signature, "") for arm in self.plan.baselines[setting])
+        if outcome is None or not (final >= {*outcome.signatures} and outcome.holds_beside(beside)):
             return False
-        if not self.codes.count(setting, arms, outcome.arms, self.plan.baselines):
+        if not all([self.codes.takes(a, end) for a, end in zip(arms, outcome.arms, strict=True)]):
             return False
         self.outcomes[setting][proposal.number] = outcome
         self._has_winner |= outcome.can_win
@@ -412,15 +412,20 @@ class Coordinator:
 
     # --- arms -----------------------------------------------------------------------------------
 
-    def _found_final(self, arm: Arm) -> ArmRecord | None:
-        """The final record of an arm, whoever trained it; what it needed in training goes."""
-        if not self.runs.has_final(arm.signature):
-            return None
-        record = self.runs.record(arm.signature)
+    def _found_final(self, arm: Arm, *, hands_out: bool = False) -> ArmRecord | None:
+        """The final record of an arm, whoever trained it; what it needed in training goes.
+
+        None: it has none that counts. One that does not goes as the arm is handed out.
+        """
+        record = self.runs.record(arm.signature) if self.runs.has_final(arm.signature) else None
         if record is None or not record.is_final:  # it was damaged
             return None
         self.runs.drop_training(arm.signature)
-        return record if self.codes.counts(arm, record, self.plan.baselines) else None
+        if self.codes.takes(arm, record):
+            return record
+        if hands_out:
+            self.runs.forget(arm.signature)
+        return None
 
     def _settle_found(self) -> None:
         for arm, record in few_at_once(self._found_final, list(self.plan.remaining())):
@@ -432,8 +437,11 @@ class Coordinator:
         self._given_back.discard(arm.signature)
         self._first_failures.known(arm.signature, record.status)
         self.spending.settled(record, gpus)
-        if arm.proposal is None and record.status == "failed":
-            self._failed_baselines[arm.signature] = record
+        if arm.proposal is None:
+            self._read.keep(record)
+            self._beside[arm.signature] = told_apart(record)
+            if record.status == "failed":
+                self._failed_baselines[arm.signature] = record
         self._tell(self._on_record, arm, True)
         for setting, number in self._waiting.pop(arm.signature, ()):
             _, missing = self._open[setting, number]
@@ -459,19 +467,12 @@ class Coordinator:
     def _close(self, setting: str, number: int, last: ArmRecord | None = None) -> None:
         """All arms of a proposal are final: judge it, and let the search and the store know."""
         signatures, _ = self._open.pop((setting, number))
-        baselines, space = self.plan.baselines[setting], self.definition.space
+        space = self.definition.space
         try:
-            pairs = tuple(
-                join(
-                    last if last and last.signature == signature else self._final(signature),
-                    self._final(baseline.signature),
-                    space.tolerance,
-                    self._points[setting][number],
-                )
-                for signature, baseline in zip(signatures, baselines, strict=True)
-            )
-            least = space.setting(setting).least_descent
-            result = ProposalResult(number, self._points[setting][number], pairs, least)
+            ours = [last if last and last.signature == s else self._final(s) for s in signatures]
+            theirs = [self._final(arm.signature) for arm in self.plan.baselines[setting]]
+            least, point = space.setting(setting).least_descent, self._points[setting][number]
+            result = joined(number, point, ours, theirs, space.tolerance, least)
             outcome = ProposalOutcome.of(result)
         except StoreError:
             raise

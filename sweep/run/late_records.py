@@ -62,3 +62,12 @@ class LateRecords(Generic[T]):
             else:
                 expected.look_at = now + RECORD_LOOK_S
                 self._expected[signature] = expected
+
+
+def never_seen(signature: str, root: str) -> str:
+    """The problem that an arm's final record is looked for no longer."""
+    return (
+        f"arm {signature} ended, and its final record cannot be seen below {root} after "
+        f"{RECORD_SEEN_WITHIN_S:.0f} s: a resume takes it as it is, or trains on from the last "
+        "checkpoint."
+    )

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from search_spaces.catalog import Expected
 from sweep.results.cells import FoundCell
 from sweep.results.reproduction import TOLERANCE, arm_entry, number_entries, worst
-from sweep.run.forget_failed import Codes
 from sweep.run.run_sweep import Executor, run_sweep
 from sweep.study.arms import Arm, arms_of_proposal, baselines, stored_arms
 from sweep.study.definition import Definition, put_definition
@@ -175,7 +174,7 @@ def _trained(
 ) -> tuple[list[Arm], Records]:
     """Every arm of the definition and their records, trained in a place of their own."""
     put_definition(scratch, definition)
-    summary = run_sweep(scratch, definition, executor, codes=Codes(accept_code=True))
+    summary = run_sweep(scratch, definition, executor, accept_code=True)
     if not summary.is_done:
         why = "; ".join((*summary.problems, *summary.retired.values(), summary.stopped))
         raise Failure(f"the arms were not trained to their end, so nothing is compared: {why}.")

@@ -12,7 +12,6 @@ from typing import Protocol
 from sweep.run.budget import NO_LIMIT, Budget, Spending, put_budget
 from sweep.run.coordinator import Coordinator
 from sweep.run.events import OnEvent, ended_event
-from sweep.run.forget_failed import AS_TRAINED, Codes
 from sweep.run.progress import display_of
 from sweep.run.signals import stop_on_request, stop_on_signals, stop_request
 from sweep.run.standstill import standstill_watch
@@ -54,7 +53,7 @@ def run_sweep(
     on_event: OnEvent | None = None,
     display: bool = True,
     retry_failed: bool = False,
-    codes: Codes = AS_TRAINED,
+    accept_code: bool = False,
     budget: Budget = NO_LIMIT,
     patience_s: float = STORE_PATIENCE_S,
 ) -> RunSummary:
@@ -69,7 +68,7 @@ def run_sweep(
         on_event: told of the first winner, of standstills, and how the run ended.
         display: show progress: live on a terminal, else one line per arm.
         retry_failed: train failed arms again.
-        codes: what becomes of arms that other code trained.
+        accept_code: take arms that other code trained as they are; else they are refused.
         budget: when to begin no more arms.
         patience_s: how long writers wait for a store that cannot be written.
 
@@ -92,9 +91,9 @@ def run_sweep(
             on_final=shown.arm_ended,
             on_event=on_event,
             ask_ahead=executor.where != "inline",
-            again=run_again(objects, definition, executor, budget, codes),
+            again=run_again(objects, definition, executor, budget, accept_code),
             spending=Spending(patient, definition, budget),
-            codes=codes,
+            accept_code=accept_code,
         )
         stack.callback(coordinator.close)
         beats.watch(lambda: coordinator.waits_for, coordinator.lose_sweep)
@@ -115,7 +114,7 @@ def run_sweep(
             try:
                 put_budget(patient, definition.name, budget, reached=reached)
                 coordinator.again = run_again(
-                    patient, definition, executor, codes=codes
+                    patient, definition, executor, accept_code=accept_code
                 )  # the rest
             except StoreError as error:
                 coordinator.store_trouble(str(error))
@@ -131,11 +130,11 @@ def run_again(
     definition: Definition,
     executor: Executor,
     budget: Budget = NO_LIMIT,
-    codes: Codes = AS_TRAINED,
+    accept_code: bool = False,
 ) -> str:
     """The command that continues this run, under this budget, with what is not stored of it."""
     stored, now = load_definition(objects, definition.name).space, definition.space
-    more = [*executor.options, *budget.options, *codes.options]
+    more = [*executor.options, *budget.options, *["--accept-code"] * accept_code]
     folder = folder_of(now)
     if folder is not None and folder != folder_of(stored):
         more += ["--data", folder]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -121,8 +121,18 @@ def all_judged(objects: ObjectStore, definition: Definition, *, but: Container[s
         definition: what is asked for.
         but: settings that are passed over.
     """
+    return is_judged(definition, arms_by_proposal(objects, definition), but=but)
+
+
+def is_judged(
+    definition: Definition,
+    proposals: Iterable[tuple[str, StoredProposal, list[Arm]]],
+    *,
+    but: Container[str] = (),
+) -> bool:
+    """The same of proposals that were read."""
     judged: Counter[str] = Counter()
-    for setting, stored, arms in arms_by_proposal(objects, definition):
+    for setting, stored, arms in proposals:
         judged[setting] += stored.verdict_on([arm.signature for arm in arms]) is not None
     space = definition.space
     asked = {s.name: space.proposals_of(s) for s in space.settings if s.name not in but}
@@ -140,8 +150,13 @@ class RecordReader:
     def __call__(self, signature: str) -> ArmRecord | None:
         """The record of an arm; None where it never reported."""
         record = self._kept.get(signature) or self._runs.record(signature)
-        if record is not None and record.is_final and record.config.constraint is None:
+        if record is not None:
+            self.keep(record)
+        return record
+
+    def keep(self, record: ArmRecord) -> None:
+        """Keep one that was read, if it is such a record."""
+        if record.is_final and record.config.constraint is None:
             if len(self._kept) >= KEPT_BASELINES:
                 self._kept.clear()
-            self._kept[signature] = record
-        return record
+            self._kept[record.signature] = record

@@ -8,7 +8,7 @@ arms are judged under the constraint of the pair. A proposal comes to one pair f
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -271,6 +271,19 @@ def join(
     final = unconstrained if unconstrained is not None and unconstrained.is_final else None
     beside = None if final is None else judge([final], constraint, tolerance)
     return Pair(constrained, final, judgement, beside, outcome, tolerance)
+
+
+def joined(
+    number: int,
+    point: dict[str, Json],
+    ours: Sequence[ArmRecord],
+    theirs: Sequence[ArmRecord | None],
+    tolerance: float,
+    least_descent: float,
+) -> ProposalResult:
+    """A proposal of constrained arms and their baselines, in the order of the search seeds."""
+    pairs = (join(our, their, tolerance, point) for our, their in zip(ours, theirs, strict=True))
+    return ProposalResult(number, point, tuple(pairs), least_descent)
 
 
 def _is_baseline(constrained: ArmRecord, unconstrained: ArmRecord, sets: Iterable[str]) -> bool:

@@ -86,6 +86,16 @@ class ArmEnd:
         return cls(**{**plain, "warnings": tuple(plain["warnings"])})
 
 
+def told_apart(record: ArmRecord | None) -> str:
+    """What tells a final record from others that its arm had or will have; empty: it has none.
+
+    A verdict holds beside the record that it was judged beside, and no other.
+    """
+    if record is None or not record.is_final:
+        return ""
+    return f"{record.signature} {record.started_ms} {record.code}"
+
+
 @dataclass(frozen=True)
 class ProposalOutcome:
     """What one proposal came to over its search seeds. Small: one a proposal is in memory."""
@@ -106,6 +116,8 @@ class ProposalOutcome:
     # In the metric's mean; NaN unless every seed has both to compare, and where an earlier version
     # judged.
     gain: float = math.nan
+    # The records of its unconstrained arms, told apart; empty where an earlier version judged.
+    beside: tuple[str, ...] = ()
 
     @property
     def signatures(self) -> tuple[str, ...]:
@@ -117,6 +129,10 @@ class ProposalOutcome:
         """Why the first of its arms that says so ended as it did; empty when they finished."""
         return next((arm.reason for arm in self.arms if arm.reason), "")
 
+    def holds_beside(self, records: tuple[str, ...]) -> bool:
+        """Whether it was judged beside these, or by an earlier version, which does not say."""
+        return self.beside in ((), records)
+
     def told(self, point: Point) -> Observation:
         """What the search learns from it."""
         return Observation(
@@ -127,8 +143,10 @@ class ProposalOutcome:
     def of(cls, result: ProposalResult) -> ProposalOutcome:
         """The summary of a joined proposal."""
         arms = tuple(ArmEnd.of(pair.constrained) for pair in result.pairs)
-        same = {f.name: getattr(result, f.name) for f in fields(cls) if f.name != "arms"}
-        return cls(**same, arms=arms)
+        beside = tuple(told_apart(pair.unconstrained) for pair in result.pairs)
+        own = ("arms", "beside")
+        same = {f.name: getattr(result, f.name) for f in fields(cls) if f.name not in own}
+        return cls(**same, arms=arms, beside=beside)
 
     def to_json(self) -> dict[str, Json]:
         """Plain values; NaN becomes null, infinities are words: how a layer misses all of it."""
@@ -151,6 +169,7 @@ class ProposalOutcome:
             return None
         values.pop("difference", None)  # of an earlier version, with the other sign
         values["arms"] = tuple(map(ArmEnd.from_json, plain["arms"]))
+        values["beside"] = tuple(plain.get("beside", ()))
         return cls(number=number, **values)
 
 
@@ -226,21 +245,8 @@ class JudgedFiles:
         self._next_s = -math.inf  # monotonic clock
         self.is_ours = True  # False: another driver writes them now, and this one no more
 
-    def complete(self) -> None:
-        """Put those that say something else than the outcomes that are known now."""
-
-        def complete(setting: str) -> None:
-            points, outcomes = self._points[setting], self._outcomes[setting]
-            wanted = json.loads(json.dumps(_judged_plain(points, outcomes)))
-            there = self._objects.get_derived(_judged_name(self._sweep, setting), dict[str, Json])
-            if (there or {}) != wanted:
-                put_judged(self._objects, self._sweep, setting, points, outcomes)
-
-        at_once(complete, self._outcomes)
-        self._changed.clear()
-
     def changed(self, setting: str) -> None:
-        """A proposal of a setting was judged."""
+        """A proposal of a setting was judged, or what is stored of one does not hold."""
         self._changed[setting] = None
 
     def put(self, *, every: bool = False) -> None:

@@ -23,6 +23,7 @@ Status = Literal["running", "finished", "diverged", "stopped", "failed"]
 # The same, where a finished arm is judged under its pair's constraint.
 Outcome = Literal["feasible", "infeasible", "diverged", "stopped", "failed"]
 UNKNOWN_CODE = "unknown code"
+THEN = ", then "  # between codes that trained one arm in turn
 OUTCOMES: tuple[Outcome, ...] = ("feasible", "infeasible", "diverged", "stopped", "failed")
 
 # --- names of metrics: section/name; the MLflow UI makes a section of every prefix --------------
@@ -254,7 +255,7 @@ class ArmRecord:
             code = here.get("training_code")
             found.append(code_text(code) if code else UNKNOWN_CODE)
             here = here.get("before")
-        return ", then ".join(dict.fromkeys(reversed(found)))
+        return THEN.join(dict.fromkeys(reversed(found)))
 
     @property
     def trained_for(self) -> str:

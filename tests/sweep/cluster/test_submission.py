@@ -139,8 +139,8 @@ def test_a_cluster_names_its_storage_root(monkeypatch: pytest.MonkeyPatch) -> No
 def test_what_becomes_of_other_code_is_sent_and_says_nothing_to_an_older_head(
     tmp_path: Path,
 ) -> None:
-    sent(retrain=True).write(tmp_path)
-    assert Submission.read(tmp_path).retrain
+    sent(accept_code=True).write(tmp_path)
+    assert Submission.read(tmp_path).accept_code
     sent().write(tmp_path)
-    assert "retrain" not in (tmp_path / FILE).read_text()
-    assert not Submission.read(tmp_path).retrain
+    assert "accept_code" not in (tmp_path / FILE).read_text()
+    assert not Submission.read(tmp_path).accept_code

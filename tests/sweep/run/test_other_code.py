@@ -1,4 +1,4 @@
-"""Arms that other code trained: refused, accepted, trained anew; failures of other code."""
+"""Arms that other code trained: refused or accepted; its failures, which are trained anew."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from typing import Any
 import pytest
 
 from sweep.errors import CodeDiffers
-from sweep.run.forget_failed import Codes, forget_other_code, refuse_other_code
+from sweep.run.forget_failed import refuse_other_code
 from sweep.study.arms import Arm
 from sweep.study.definition import put_definition
 from tests.support.command_line import sweep
 from tests.support.records import ended, finished
 from tests.support.toy_sweeps import LOSSES, definition, ends_where, outcomes, started, train
 from trainables.environment import changed_since
-from trainables.errors import Misuse
 from trainables.records.arm_record import ArmRecord, code_text
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
@@ -46,20 +45,21 @@ def fails(why: str) -> RecordOf:
 
 def test_a_sweep_that_grows_is_refused_beside_arms_of_other_code(objects: ObjectStore) -> None:
     asked = put_definition(objects, definition(seeds=(0,), n_settings=1))
-    train(started(objects, asked), trained_by(OTHER))
+    train(started(objects, asked, accept_code=True), trained_by(OTHER))
     assert started(objects, asked).summary().is_done  # nothing is left to be paired
-    refuse_other_code(objects, asked, Codes())
+    refuse_other_code(objects, asked)
     grown = asked.extended(n_proposals=5)
     for refused in (
         lambda: started(objects, grown),
-        lambda: refuse_other_code(objects, grown, Codes()),
+        lambda: refuse_other_code(objects, grown),
     ):
         with pytest.raises(
-            CodeDiffers, match=r"toy uses 4 arms of other code \(trainables 00000000"
+            CodeDiffers, match=r"toy uses 4 arms of other code \(trainables 00000000; here"
         ) as told:
             refused()
-        for way in ("--accept-code", "--retrain", "another name", "Nothing was trained"):
+        for way in ("--accept-code", "another --storage", "another --name"):
             assert way in str(told.value)
+        assert len(str(told.value)) < 500
 
 
 def test_the_files_that_changed_are_named_where_git_knows_them(objects: ObjectStore) -> None:
@@ -76,18 +76,21 @@ def test_the_files_that_changed_are_named_where_git_knows_them(objects: ObjectSt
     for dirty in (False, True):
         sources = {"commit": commit[0], "dirty": dirty}
         store = ObjectStore(f"{objects.root}/{dirty}")
-        train(started(store, definition(seeds=(0,), n_settings=1)), record_of)
+        asked = definition(seeds=(0,), n_settings=1)
+        train(started(store, asked, accept_code=True), record_of)
         with pytest.raises(CodeDiffers) as told:
-            refuse_other_code(store, definition(seeds=(0,), n_settings=1, n_proposals=4), Codes())
+            refuse_other_code(store, asked.extended(n_proposals=4))
         named = f"since then changed in trainables/: {', '.join(sorted(changed)[:5])}"
         assert (named in str(told.value)) == (not dirty)
 
 
 def test_another_sweep_takes_no_arm_of_other_code_by_its_signature(objects: ObjectStore) -> None:
-    train(started(objects, definition(seeds=(0,), n_settings=1)), trained_by(OTHER))
+    train(
+        started(objects, definition(seeds=(0,), n_settings=1), accept_code=True), trained_by(OTHER)
+    )
     other = replace(definition(seeds=(0,), n_settings=1, n_proposals=4), name="other")
     with pytest.raises(CodeDiffers, match="other uses 1 arm of other code"):
-        refuse_other_code(objects, other, Codes())
+        refuse_other_code(objects, other)
     with pytest.raises(CodeDiffers):
         started(objects, other)
 
@@ -99,7 +102,7 @@ def test_an_arm_that_is_met_only_while_it_runs_ends_the_run(objects: ObjectStore
     def record_of(arm: Arm) -> ArmRecord:
         return trained_by(None if arm.proposal is None else OTHER)(arm)
 
-    train(started(objects, asked), record_of)
+    train(started(objects, asked, accept_code=True), record_of)
     driver = started(objects, replace(asked, name="other"))
     assert train(driver, trained_by(None)) == []
     assert driver.stopping == "other code trained what is next"
@@ -108,10 +111,10 @@ def test_an_arm_that_is_met_only_while_it_runs_ends_the_run(objects: ObjectStore
 
 def test_accepted_arms_are_taken_as_they_are(objects: ObjectStore) -> None:
     asked = definition(seeds=(0,), n_settings=1)
-    train(started(objects, asked), trained_by(OTHER))
+    train(started(objects, asked, accept_code=True), trained_by(OTHER))
     grown = asked.extended(n_proposals=5)
-    refuse_other_code(objects, grown, Codes(accept_code=True))
-    driver = started(objects, grown, codes=Codes(accept_code=True))
+    refuse_other_code(objects, grown, accept_code=True)
+    driver = started(objects, grown, accept_code=True)
     assert [arm.proposal for arm in train(driver, trained_by(None))] == [3, 4]
     assert "taken as trained: 4 arms of other code (trainables" in driver.codes.told()
     assert driver.codes.wanted([grown.space.base]) == []  # workers with other code train, too
@@ -128,27 +131,40 @@ def test_a_driver_wants_of_workers_what_it_has_read_once(
     assert driver.codes.wanted([base, base]) == [here, here]
 
 
-def test_retraining_trains_those_and_no_others(objects: ObjectStore) -> None:
+def test_an_arm_that_another_sweep_put_first_makes_no_silent_pair(objects: ObjectStore) -> None:
+    """Both train it at once, each with its own code; the first final record is everybody's."""
     asked = definition(seeds=(0,), n_settings=1)
+    driver = started(objects, asked)
+    arm = driver.next_arm()
+    assert arm is not None
+    ArmStore(objects, sweep="other").put_record(trained_by(OTHER)(arm))
+    driver.runs.put_record(trained_by(None)(arm))  # too late
+    driver.finished(arm.signature)
+    assert driver.stopping == "other code trained an arm of it meanwhile"
+    (problem,) = driver.summary().problems
+    assert "toy uses 1 arm of other code" in problem
+    assert train(driver, trained_by(None)) == []
+    assert not outcomes(objects, asked)["g1"]
+    accepting = started(objects, asked, accept_code=True)
+    assert len(train(accepting, trained_by(None))) == 3
+    assert accepting.summary().is_done
 
-    def record_of(arm: Arm) -> ArmRecord:
-        return trained_by(OTHER if arm.proposal in (None, 1) else None)(arm)
 
-    train(started(objects, asked), record_of)
-    assert len(forget_other_code(objects, asked)) == 2
-    assert {p.outcome for p in outcomes(objects, asked)["g1"]} == {None}
-    again = train(started(objects, asked), trained_by(None))
-    assert sorted(str(arm.proposal) for arm in again) == ["1", "None"]
-    assert forget_other_code(objects, asked) == []
-    assert all(p.outcome for p in outcomes(objects, asked)["g1"])
+def test_the_code_of_a_run_is_that_of_its_start(objects: ObjectStore) -> None:
+    """Whoever edits a plug-in while its arms train changes nothing of these."""
+    driver = started(objects, definition(seeds=(0,), n_settings=1))
+    known = dict(driver.codes._here)
+    train(driver, trained_by(None))
+    assert driver.codes._here == known != {}
 
 
-def test_retraining_is_also_of_arms_that_are_met_only_while_it_runs(objects: ObjectStore) -> None:
+def test_of_a_code_that_gained_a_part_all_parts_are_told(objects: ObjectStore) -> None:
     asked = definition(seeds=(0,), n_settings=1)
-    train(started(objects, asked), trained_by(OTHER))
-    driver = started(objects, replace(asked, name="other"), codes=Codes(retrain=True))
-    assert len(train(driver, trained_by(None))) == 4
-    assert "trained anew: 4 arms of other code" in driver.codes.told()
+    of = (asked.space.base.task, asked.space.base.model.name, asked.space.base.data.name)
+    code = training_code(*of) | {"data mine": "1a"}
+    train(started(objects, asked, accept_code=True), trained_by(code))
+    with pytest.raises(CodeDiffers, match=r"\(data mine 1a, trainables \w+; here trainables \w+\)"):
+        refuse_other_code(objects, asked.extended(n_proposals=5))
 
 
 def test_the_order_in_which_a_store_keeps_digests_makes_no_other_code(
@@ -156,20 +172,10 @@ def test_the_order_in_which_a_store_keeps_digests_makes_no_other_code(
 ) -> None:
     code = {"trainables": "1a", "model mine": "2b", "data mine": "3c"}
     asked = definition(seeds=(0,), n_settings=1)
-    (arm,) = train(started(objects, asked), trained_by(code), limit=1)
+    (arm,) = train(started(objects, asked, accept_code=True), trained_by(code), limit=1)
     record = ArmStore(objects).record(arm.signature)
     assert record is not None
     assert record.code == code_text(code)
-
-
-def test_a_confirmation_is_not_retrained(objects: ObjectStore) -> None:
-    asked = definition(seeds=(0,), n_settings=1)
-    base = asked.space.base.with_fields({"early_stop": False})
-    asked = replace(asked, space=replace(asked.space, base=base, phase="confirmation"))
-    with pytest.raises(Misuse, match="is a confirmation"):
-        refuse_other_code(objects, asked, Codes(retrain=True))
-    with pytest.raises(Misuse, match="give one of them"):
-        Codes(accept_code=True, retrain=True)
 
 
 @pytest.mark.parametrize("plain", [True, False])
@@ -198,7 +204,7 @@ def test_a_new_sweep_trains_anew_what_failed_in_another_with_other_code(
     objects: ObjectStore,
 ) -> None:
     asked = definition(seeds=(0,), n_settings=1)
-    train(started(objects, asked), trained_by(OTHER, fails("4 predictions")))
+    train(started(objects, asked, accept_code=True), trained_by(OTHER, fails("4 predictions")))
     other = replace(asked, name="other")
     assert len(train(started(objects, other), trained_by(None))) == 4
     assert started(objects, other).summary().problems == ()
@@ -244,9 +250,39 @@ def test_an_arm_that_other_code_began_is_of_other_code(objects: ObjectStore) -> 
     begun = replace(trained_by(OTHER)(arm), status="running", evaluation=None)
     ArmStore(objects).put_record(begun)
     with pytest.raises(CodeDiffers):
-        refuse_other_code(objects, asked, Codes())
-    assert forget_other_code(objects, asked) == [arm.signature]
-    refuse_other_code(objects, asked, Codes())
+        refuse_other_code(objects, asked)
+
+
+def test_an_arm_that_unknown_code_began_and_this_one_went_on_with_is_taken(
+    objects: ObjectStore,
+) -> None:
+    """Caught half-trained by the version that began to record codes."""
+    asked = put_definition(objects, definition(seeds=(0,), n_settings=1))
+
+    def record_of(arm: Arm) -> ArmRecord:
+        record = trained_by(None)(arm)
+        return replace(record, environment={**record.environment, "before": {"commit": "1"}})
+
+    train(started(objects, asked), record_of, limit=2)
+    refuse_other_code(objects, asked)
+    driver = started(objects, asked)
+    assert len(train(driver, trained_by(None))) == 2
+    assert "trained before records named their code: 2 arms" in driver.codes.told()
+    assert driver.summary().is_done
+
+
+def test_a_refusal_forgets_nothing(objects: ObjectStore) -> None:
+    """Not even a failure of other code, which is trained anew: only as it is handed out."""
+    asked = put_definition(objects, definition(seeds=(0,), n_settings=1))
+    fail = ends_where(lambda arm: arm.proposal == 1, "failed", "4 predictions")
+    arms = train(started(objects, asked, accept_code=True), trained_by(OTHER, fail))
+    for refused in (lambda: refuse_other_code(objects, asked), lambda: started(objects, asked)):
+        with pytest.raises(CodeDiffers, match="3 arms of other code"):
+            refused()
+    assert ArmStore(objects).finals({arm.signature for arm in arms}) == {a.signature for a in arms}
+    driver = started(objects, asked, accept_code=True)
+    assert ArmStore(objects).has_final(arms[2].signature)
+    assert [arm.proposal for arm in train(driver, trained_by(None))] == [1]
 
 
 def test_status_says_of_an_arm_of_another_sweep_when_it_failed_there(

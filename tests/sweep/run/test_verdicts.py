@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 
+from sweep.results.sweep_view import load_sweep
+from sweep.run.forget_failed import refuse_other_code
 from sweep.study import proposals
-from sweep.study.arms import all_judged
+from sweep.study.arms import all_judged, baselines
 from sweep.study.definition import put_definition
 from tests.support.records import finished
-from tests.support.toy_sweeps import LOSSES, definition, ends_where, outcomes, started, train
+from tests.support.toy_sweeps import (
+    LOSSES,
+    PLAIN,
+    STEEP,
+    definition,
+    ends_where,
+    outcomes,
+    started,
+    train,
+)
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
@@ -74,3 +86,56 @@ def test_a_proposal_that_shares_an_arm_with_a_judged_one_is_judged_too(
     objects.delete(f"sweeps/{asked.name}/proposals/{first.name}/judged.json")
     assert train(started(objects, asked)) == []
     assert all_judged(objects, asked)
+
+
+def retrained(objects: ObjectStore, signature: str, losses: list[float]) -> None:
+    """Another sweep had it trained again, and it came to something else."""
+    runs = ArmStore(objects)
+    before = runs.record(signature)
+    assert before is not None
+    runs.forget(signature)
+    runs.put_record(replace(finished(before.config, losses), started_ms=before.started_ms + 1))
+
+
+def test_a_verdict_does_not_outlive_the_unconstrained_arm_it_was_judged_beside(
+    objects: ObjectStore,
+) -> None:
+    asked = put_definition(objects, definition(seeds=(0,), n_settings=1))
+    train(started(objects, asked), lambda arm: finished(arm.config, STEEP))
+    assert {p.outcome.hindrance for p in outcomes(objects, asked)["g1"]} == {"vacuous"}
+    (plain,) = (arm.signature for arm in baselines(asked, "g1"))
+    retrained(objects, plain, PLAIN)
+    for read in ("outcomes", "pairs"):  # before any driver comes
+        (setting,) = load_sweep(objects, asked.name, read).settings
+        assert {outcome.hindrance for outcome in setting.results} == {""}
+    assert train(started(objects, asked)) == []
+    assert {p.outcome.hindrance for p in outcomes(objects, asked)["g1"]} == {""}
+
+
+def test_what_failed_and_was_trained_again_for_another_sweep_is_read_as_it_is(
+    objects: ObjectStore,
+) -> None:
+    asked = put_definition(objects, definition(seeds=(0,), n_settings=1))
+    fails = ends_where(lambda arm: arm.proposal == 1, "failed", "a plug-in broke")
+    retrained(objects, train(started(objects, asked), fails)[2].signature, LOSSES)
+    (setting,) = load_sweep(objects, asked.name, "outcomes").settings
+    assert "failed" not in {outcome.outcome for outcome in setting.results}
+
+
+def test_a_resume_with_nothing_to_do_reads_each_verdict_and_record_once(
+    objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = put_definition(objects, definition(seeds=(0,), n_settings=1))
+    train(started(objects, asked))
+    read, names = ObjectStore.get, Counter[str]()
+
+    def counting(self: ObjectStore, name: str) -> bytes | None:
+        names[name] += 1
+        return read(self, name)
+
+    monkeypatch.setattr(ObjectStore, "get", counting)
+    refuse_other_code(objects, asked)
+    assert set(names) == {"sweeps/toy/proposals/g1/judged.json"}  # all is there: no record
+    names.clear()
+    assert started(objects, asked).summary().is_done
+    assert {names[n] for n in names if "judged" in n or "record" in n} == {1}

@@ -109,14 +109,3 @@ def test_a_file_that_could_not_be_put_is_put_later(
     assert judged(store) == {"a": [], "b": []}
     writing.put()
     assert judged(store) == {"a": [], "b": [0, 1]}
-
-
-def test_completing_writes_what_differs_and_nothing_else(
-    store: SlowStore, known: dict[str, dict[int, ProposalOutcome]]
-) -> None:
-    files(store, known).complete()
-    assert judged(store) == {"a": [0, 1], "b": [0, 1]}
-    store.put_of.clear()
-    files(store, {"a": {}, "b": known["b"]}).complete()
-    assert store.put_of == ["a"]
-    assert judged(store) == {"a": [], "b": [0, 1]}
