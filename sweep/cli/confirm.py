@@ -16,6 +16,7 @@ from search_spaces.space import SearchSpace
 from sweep.cli.asked import Place, SweepOptions, collected
 from sweep.cli.cluster import notify_option, send
 from sweep.cli.options import (
+    accept_code_option,
     console,
     given_storage,
     json_option,
@@ -135,6 +136,7 @@ _PLANNING = (
 @click.option("--plan-only", is_flag=True, hidden=True)  # on a cluster's head, for a laptop
 @collected(at=Place)
 @collected(executor=Executor, budget=Budget)
+@accept_code_option
 @notify_option
 @json_option
 def confirm(
@@ -154,6 +156,7 @@ def confirm(
     at: Place,
     executor: Executor,
     budget: Budget,
+    accept_code: bool,
     notify: str | None,
     as_json: bool,
 ) -> None:
@@ -172,7 +175,7 @@ def confirm(
             seeds=studies,
             until_decided=until_decided,
         )
-        asked = Studies(name, wanted, smallest_effect, at, executor, notify)
+        asked = Studies(name, wanted, smallest_effect, at, executor, accept_code, notify)
         confirm_studies(asked, dry_run=dry_run, as_json=as_json)
         return
     own = called or confirmation_name(name)
@@ -185,7 +188,8 @@ def confirm(
                 f"Leave --json out here; `{later}` prints it."
             )
         there = ["--dry-run", *["--json"] * as_json] if dry_run else ["--plan-only"]
-        _there(at.address, name, own, executor, there, notify=notify, budget=budget)
+        sent = Submission(own, any_version=True, accept_code=accept_code)
+        _there(at.address, name, sent, executor, there, notify=notify, budget=budget)
         return
     objects = open_store(at.storage)
     budget.refuse_without_gpu(find_sweep(objects, name).space)
@@ -217,8 +221,9 @@ def confirm(
             used_seeds=planned_seeds(objects, name, but=own),
         )
         tuned = _tuned(
-            objects, view, wanted, executor, budget, may_train=not (dry_run or plan_only)
-        )
+            objects, view, wanted, executor, budget,
+            accept_code=accept_code, may_train=not (dry_run or plan_only),
+        )  # fmt: skip
         if tuned is None:
             return
         plan, definition = planned(view, wanted, tuned, ArmStore(objects).record)
@@ -240,7 +245,10 @@ def confirm(
         return
     refuse_second_driver(objects, own)
     with redirect_stdout(sys.stderr) if as_json else nullcontext():
-        code = train(objects, definition, executor, budget=budget, notify=notify)
+        code = train(
+            objects, definition, executor,
+            accept_code=accept_code, budget=budget, notify=notify,
+        )  # fmt: skip
     if as_json:
         from sweep.confirmation.comparisons import confirmed  # scipy, statsmodels: two seconds
 
@@ -271,6 +279,7 @@ def _tuned(
     executor: Executor,
     budget: Budget,
     *,
+    accept_code: bool,
     may_train: bool,
 ) -> dict[str, SweepView] | None:
     """The finished searches of the controls that have something to tune; trained where missing.
@@ -298,7 +307,7 @@ def _tuned(
                 note(f"no plan yet: {control} is tuned first: `{again}`.")
                 return None
             note(f"tunes {control} first, by as many proposals as {view.definition.name} had")
-            code = train(objects, there, executor, budget=budget)
+            code = train(objects, there, executor, accept_code=accept_code, budget=budget)
             tuning = load_sweep(objects, there.name, "pairs")
             if code or not tuning.is_finished:  # its budget may be reached
                 raise SystemExit(code)
@@ -384,7 +393,7 @@ def _print_plan(plan: Plan, space: SearchSpace, arms: int) -> None:
 def _there(
     address: str,
     search: str,
-    own: str,
+    sent: Submission,
     executor: Executor,
     how_far: Sequence[str],
     *,
@@ -398,7 +407,6 @@ def _there(
         click.echo(said, nl=False)
         return
     if said.strip():  # else its head said what is missing
-        sent = Submission(own, any_version=True)
         nothing = SweepOptions(None, None, None, None)
         send(address, sent, nothing, executor, notify, budget)
 

@@ -64,6 +64,7 @@ class Studies:
     smallest_effect: float | None
     at: Place
     executor: Executor
+    accept_code: bool
     notify: str | None
 
 
@@ -104,6 +105,7 @@ def confirm_studies(asked: Studies, *, dry_run: bool, as_json: bool) -> None:
     if named_here("called"):
         again += ["--name", asked.wanted.name.removesuffix(".studies")]
     again += asked.executor.options
+    again += ["--accept-code"] * asked.accept_code
     if asked.executor.where != "local":
         again += ["--where", asked.executor.where]
     if asked.at.address is not None:
@@ -207,7 +209,7 @@ def _train_study(
     if all_judged(objects, definition):
         return
     refuse_second_driver(objects, name)
-    code = train(objects, definition, asked.executor, notify=asked.notify)
+    code = _train(objects, definition, asked)
     if not all_judged(objects, definition):  # arms that failed count
         raise SystemExit(code or 1)
 
@@ -220,9 +222,15 @@ def _searched(objects: ObjectStore, definition: Definition, asked: Studies) -> S
             return view
     there = registered(objects, resolved(definition, say=note), asked=(), say=note)
     refuse_second_driver(objects, there.name)
-    if code := train(objects, there, asked.executor, notify=asked.notify):
+    if code := _train(objects, there, asked):
         raise SystemExit(code)
     return load_sweep(objects, there.name, "pairs")
+
+
+def _train(objects: ObjectStore, definition: Definition, asked: Studies) -> int:
+    return train(
+        objects, definition, asked.executor, accept_code=asked.accept_code, notify=asked.notify
+    )
 
 
 def _show_plan(search: Definition, plan: StudiesPlan, *, as_json: bool) -> None:

@@ -11,9 +11,12 @@ import pytest
 
 from benchmarks.scale import counted
 from sweep.confirmation.plan import load_plan
+from sweep.study.arms import stored_arms
+from sweep.study.definition import load_definition
 from tests.support import confirmations as hand
 from tests.support.command_line import SPACE_FILE, refused, sweep
 from tests.support.sweeps import FEASIBLE, FIRST, INFEASIBLE, SECOND, store_sweep
+from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
 # Long windows and few gammas: an arm's evaluation takes the whole test split.
@@ -115,6 +118,24 @@ def test_it_keeps_to_a_budget_and_goes_on_where_it_ended(mine: str) -> None:
     assert "2 of 2 planned seeds count" in out
     said = refused("confirm", "mine", "--studies", "3", "--storage", mine, "--max-arms", "3")
     assert "--studies trains many sweeps, got --max-arms 3" in said
+
+
+def test_beside_arms_of_other_code_it_goes_on_where_that_is_accepted(confirmed: str) -> None:
+    """As the message advises, in the words of the verb that was given."""
+    objects = ObjectStore(confirmed)
+    plan = load_plan(objects, "mine.confirmation")
+    assert plan is not None
+    arms = {arm.signature for arm in stored_arms(objects, load_definition(objects, plan.name))}
+    kept, *_, left = sorted(arms)
+    name = f"arms/{kept}/record.json"
+    plain = objects.get_json(name)
+    objects.put_json(name, {**plain, "environment": {"training_code": {"trainables": "00000000"}}})
+    ArmStore(objects).forget(left)
+    again = ("confirm", "mine", "--storage", confirmed, "--where", "inline")
+    said = refused(*again)
+    for way in ("mine.confirmation uses", "--accept-code", "`sweep confirm` with another --name"):
+        assert way in said
+    assert "4 of 4" in " ".join(sweep(*again, "--accept-code").stdout.split())
 
 
 @pytest.mark.slow

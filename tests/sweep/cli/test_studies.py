@@ -76,7 +76,8 @@ class Trainer:
         self.left = 10_000  # arms before it is interrupted
 
     def __call__(self, objects: ObjectStore, definition: Any, *args: Any, **options: Any) -> int:
-        coordinator = Coordinator(objects, definition)
+        accepts = options.get("accept_code", False)
+        coordinator = Coordinator(objects, definition, accept_code=accepts)
         coordinator.start()
         arms = toy.train(coordinator, self.record, self.left)
         self.left -= len(arms)
@@ -253,6 +254,21 @@ def test_it_goes_on_where_it_was_interrupted(objects: ObjectStore, trainer: Trai
     assert said["studies"]["whole"] == 2
     assert studies(objects, 2) == said
     assert len(trainer.trained) == seen[-1]
+
+
+def test_beside_arms_of_other_code_they_go_on_where_that_is_accepted(
+    objects: ObjectStore, trainer: Trainer
+) -> None:
+    trainer.left = 2
+    studies(objects, 2, exits=1)
+    name = f"arms/{trainer.trained[0]}/record.json"
+    plain = objects.get_json(name)
+    objects.put_json(name, {**plain, "environment": {"training_code": {"trainables": "00000000"}}})
+    trainer.left = 10_000
+    refused = studies(objects, 2, exits=2)
+    assert "tiny.study-1 uses 1 arm of other code" in refused
+    assert "--accept-code" in refused
+    assert studies(objects, 2, "--accept-code")["studies"]["whole"] == 2
 
 
 def test_a_search_without_any_winner_counts(objects: ObjectStore, trainer: Trainer) -> None:
