@@ -8,7 +8,7 @@ arms of this code it would make pairs of two, so that a sweep goes on only where
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from sweep.errors import CodeDiffers
 from sweep.run.alike import drop_failed_alike, failed_alike
@@ -142,7 +142,7 @@ class CodeOfArms:
 
     def wanted(self, configs: Sequence[ArmConfig]) -> list[str]:
         """The code that workers must have for these arms; empty: any is accepted."""
-        return [] if self._codes.accept_code else [self.here(config) for config in configs]
+        return [] if self._accepts else [self.here(config) for config in configs]
 
     def takes(self, arm: Arm, end: ArmEnd | ArmRecord) -> bool:
         """Whether what an arm came to counts; False where it is to be trained anew."""
