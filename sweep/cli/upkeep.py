@@ -22,7 +22,7 @@ from sweep.study import advice
 from sweep.study.advice import note
 from sweep.study.arms import stored_arms
 from sweep.study.definition import (
-    UNKNOWN,
+    definition_name,
     definition_of_any_version,
     folder,
     judged_arms,
@@ -235,27 +235,30 @@ def _refuse_running(objects: ObjectStore, name: str) -> None:
 
 
 def _claims(objects: ObjectStore, name: str) -> tuple[set[str], set[str], dict[str, str]]:
-    """The stored arms of a sweep, those of all others, and why sweeps cannot be read, by name."""
+    """The stored arms of a sweep, those of all others, and why sweeps cannot be read, by name.
+
+    Definitions of before say no training version: their arms may have names that no version gives
+    them now and no verdict lists, and are known by their configurations.
+    """
     there = set(objects.names("arms"))
     claimed: dict[str, set[str]] = {}
-    renamed: dict[str, set[str]] = {}  # by sweep: what its arms would be called now
+    now: dict[str, set[str]] = {}  # by sweep of before: what its arms would be called now
     unknown = {}
     for sweep in sweep_names(objects):
         try:
-            definition = definition_of_any_version(objects, sweep)
-            arms = {arm.signature for arm in stored_arms(objects, definition)}
-            if definition.training_version == UNKNOWN:
-                renamed[sweep] = arms
-            claimed[sweep] = (arms | judged_arms(objects, sweep)) & there
+            arms = list(stored_arms(objects, definition_of_any_version(objects, sweep)))
+            named = judged_arms(objects, sweep)  # also those that have other names now
+            claimed[sweep] = ({arm.signature for arm in arms} | named) & there
+            if "training_version" not in (objects.get_json(definition_name(sweep)) or {}):
+                now[sweep] = {arm.config.signature() for arm in arms}
         except SweepError as error:
             plug_in = missing_plugin(error)
             unknown[sweep] = "damaged" if plug_in is None else f"needs a plug-in: {plug_in}"
     store = ArmStore(objects)
-    for signature in there.difference(*claimed.values()) if renamed else ():
+    for signature in there.difference(*claimed.values()) if now else ():
         record = store.record(signature)
-        now = "" if record is None else record.config.signature()
-        for sweep, names in renamed.items():
-            if now in names:
+        for sweep, names in now.items():
+            if record is not None and record.config.signature() in names:
                 claimed[sweep].add(signature)
     own = claimed.pop(name, set())
     return own, set().union(*claimed.values()), unknown

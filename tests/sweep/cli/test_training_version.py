@@ -169,6 +169,14 @@ def test_rm_deletes_all_of_a_sweep_whose_arms_have_other_names_now(stored: Objec
     assert all(a.is_final for a in load_sweep(stored, "new").settings[0].arms)
 
 
+def test_rm_deletes_arms_of_before_that_no_verdict_names(stored: ObjectStore) -> None:
+    of_before(stored, SECOND)
+    for setting in (FIRST, SECOND):
+        stored.delete(f"sweeps/tiny/proposals/{setting}/judged.json")
+    assert "10 arms" in sweep("rm", "tiny", "--yes").stdout
+    assert stored.names("arms") == []
+
+
 def test_a_sweep_of_before_versions_were_stored_reads_on(stored: ObjectStore) -> None:
     before = sweep("best", "tiny", "--json").stdout
     plain = stored.get_json(DEFINITION)
