@@ -110,6 +110,12 @@ NOTICED = {
     "a relative import": ({"acme/__init__.py": "from . import x\n"}, "acme/x.py"),
     "a parent": ({"acme.py": "import low.x\n", "low/x.py": ""}, "low/__init__.py"),
     "a literal import": ({"acme.py": 'm = import_module("low")\n'}, "low.py"),
+    "a literal import under another name": (
+        {"acme.py": "from importlib import import_module as im\nim('low')\n"},
+        "low.py",
+    ),
+    "what is run": ({"acme.py": "exec((here / 'low.py').read_text())\n"}, "low.py"),
+    "data without a suffix": ({"acme.py": "load('low/vocabulary')\n"}, "low/vocabulary"),
     "a name": ({"acme.py": 'm = resolve_name("low.x:f")\n'}, "low/x.py"),
     "an import in a function": ({"acme.py": "def f():\n    import low\n"}, "low.py"),
     "an import of all": (
@@ -136,7 +142,16 @@ NOTICED = {
     ),
     **{
         f"data: {name}": ({"acme/__init__.py": ""}, f"acme/{name}")
-        for name in ("w.csv", "w.txt", "w.npy", "w.pt", "w.bpe", "w.yaml", "w.safetensors", "w.cu")
+        for name in (
+            "w.csv",
+            "W.TXT",
+            "w.npy",
+            "w.pt",
+            "w.bpe",
+            "w.yaml",
+            "w.safetensors",
+            "w.jsonl.gz",
+        )
     },
 }
 

@@ -1,4 +1,4 @@
-"""Files of a plug-in that train its arms: its modules, those they import, and data beside them.
+"""Modules and data of a plug-in that train its arms, found by what is imported.
 
 A module counts unless the standard library, this project or another installed package brings it.
 Modules are named, not placed, so that a checkout and what is installed of it have one digest.
@@ -20,8 +20,9 @@ from trainables.registry.source_digest import ANY, source
 OURS = "trainables"
 _NOT_THEIRS = {OURS, "search_spaces", "sweep", *sys.stdlib_module_names}
 _DATA = re.compile(
-    r".*\.(jsonl?|ya?ml|toml|ini|cfg|[ct]sv|txt|vocab|bpe|merges|model|np[yz]|pth?|bin|safetensors"
-    r"|pkl|parquet|h5|cuh?|cpp|h|pyx)"
+    r".*\.(jsonl?|ya?ml|toml|xml|ini|cfg|[ct]sv|txt|dat|vocab|bpe|merges|model|jinja2?|np[yz]|mat"
+    r"|pth?|ckpt|bin|safetensors|onnx|pb|pkl|pickle|parquet|arrow|h5|cuh?|cpp|h|pyx)(\.(gz|bz2|xz))?",
+    re.IGNORECASE,
 )
 _NO_FOLDERS = ("__pycache__", "tests", "test", "site-packages", "node_modules")
 _OF_A_STORAGE = ("arms/*/record.json", "arms/*/progress.json", "sweeps/*/definition.json")
@@ -96,13 +97,14 @@ def _unit(module: str, own: str) -> _Unit:
     every = f"{module.partition('.')[0]}.*"
     imports = [every if name == ANY else _absolute(name, package) for name in read.imports]
     folder = place.file.parent
-    data = {f"{module}:{name}": folder / name for name in read.names if ".." not in name}
+    data = {f"{module}:{path}": folder / path for path in read.paths if ".." not in path}
     if place.folders and not _is_in_package(module):
         files = _files(folder)
         data |= {f"{module}/{file}": folder / file for file in files if _DATA.fullmatch(file)}
     digests = {module: read.digest}
     for what, path in data.items():
-        if os.path.isfile(path) and _owner(module, path) in ("", own):
+        counts = path.suffix != ".py" or ANY in read.imports  # which may run it
+        if counts and os.path.isfile(path) and _owner(module, path) in ("", own):
             digests[what] = source(path).digest
     return _Unit(digests, imports)
 

@@ -1,4 +1,4 @@
-"""Digest of a file of code: what it does, not its layout, comments and messages."""
+"""Digest of a file of code: what it does, not its layout, comments, messages."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-ANY = "*"  # imported: modules that only a running process knows
+ANY = "*"  # imported: what only a running process knows
 LARGEST = 64 * 2**20  # bytes of a file that is read; of a larger one the size counts
 _SETTLED_S = 2.0  # what was changed since may change again within a tick of the file system's clock
-_IMPORTERS = ("import_module", "__import__", "resolve_name")
-_LISTERS = ("iter_modules", "walk_packages", "spec_from_file_location")
-_FILE = re.compile(r"\w[\w./ -]{,150}\.\w{1,20}")
+_IMPORTERS = (
+    "import_module", "__import__", "resolve_name", "iter_modules", "walk_packages",
+    "spec_from_file_location", "run_path", "run_module", "exec",
+)  # fmt: skip
+_PATH = re.compile(r"\w[\w./ -]{,150}")
+_MODULE = re.compile(r"([^\W\d]\w*(?:\.\w+)*)(?::[\w.]+)?")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +28,7 @@ class Source:
 
     digest: str
     imports: frozenset[str] = frozenset()  # names that may be modules; relative ones with dots
-    names: frozenset[str] = frozenset()  # texts that may be names of files
+    paths: frozenset[str] = frozenset()  # texts that may be places of files
 
 
 _read: dict[Path, tuple[tuple[int, ...], Source]] = {}
@@ -68,7 +71,7 @@ def _source(path: Path, size: int) -> Source:
     return Source(
         _digest("\0".join(_told(tree, read.messages)).encode()),
         frozenset(read.imports),
-        frozenset(read.names),
+        frozenset(text for text in read.texts if _PATH.fullmatch(text)),
     )
 
 
@@ -77,11 +80,11 @@ def _digest(content: bytes) -> str:
 
 
 class _Reading:
-    """What a syntax tree imports, names, and says to people."""
+    """What a syntax tree imports, its texts, and those of them that are messages."""
 
     def __init__(self) -> None:
         self.imports: set[str] = set()
-        self.names: set[str] = set()
+        self.texts: set[str] = set()
         self.messages: set[ast.AST] = set()  # expressions whose texts only somebody reads
 
     def look(self, tree: ast.AST) -> None:
@@ -95,32 +98,29 @@ class _Reading:
                     continue
                 case ast.Import():
                     self.imports.update(alias.name for alias in node.names)
+                case ast.Name(id=name) | ast.Attribute(attr=name) | ast.alias(name=name) if (
+                    name in _IMPORTERS
+                ):
+                    self.imports.add(ANY)
                 case ast.ImportFrom():
                     base = "." * node.level + (node.module or "")
                     self.imports.add(base)
                     dot = "." if node.module else ""
                     self.imports.update(f"{base}{dot}{alias.name}" for alias in node.names)
-                case ast.Constant(str(text)) if _FILE.fullmatch(text) and not text.endswith(".py"):
-                    self.names.add(text)
+                case ast.Constant(str(text)):
+                    self.texts.add(text)
                 case ast.Raise(exc=ast.Call(args=args, keywords=keywords)):
                     self.messages.update(args, keywords)
                 case ast.Assert(msg=ast.AST() as message):
                     self.messages.add(message)
                 case ast.Expr(ast.Call(ast.Name("require"), args, keywords)):
                     checks.update(args[1:], keywords)
-                case ast.Call():
-                    self._look_at_call(node)
             left += ast.iter_child_nodes(node)
         if "trainables.errors.require" in self.imports:
             self.messages |= checks
-
-    def _look_at_call(self, call: ast.Call) -> None:
-        name = getattr(call.func, "attr", getattr(call.func, "id", ""))
-        match call.args:
-            case [ast.Constant(str(module)), *_] if name in _IMPORTERS and module[:1] != ".":
-                self.imports.add(module.partition(":")[0])
-            case _ if name in _IMPORTERS + _LISTERS:
-                self.imports.add(ANY)
+        if ANY in self.imports:
+            named = map(_MODULE.fullmatch, self.texts)
+            self.imports.update(match[1] for match in named if match)
 
 
 class _Mark(str):
