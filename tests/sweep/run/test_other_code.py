@@ -120,13 +120,12 @@ def test_accepted_arms_are_taken_as_they_are(objects: ObjectStore) -> None:
     assert driver.codes.wanted([grown.space.base]) == []  # workers with other code train, too
 
 
-def test_a_driver_wants_of_workers_what_it_has_read_once(
+def test_a_driver_wants_of_workers_what_it_has_read_at_its_start(
     objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver = started(objects, definition(seeds=(0,), n_settings=1))
     base = driver.definition.space.base
     here = code_text(training_code(base.task, base.model.name, base.data.name))
-    assert driver.codes.wanted([base]) == [here]
     monkeypatch.setattr("trainables.registry.training_code._short", lambda _: "1")
     assert driver.codes.wanted([base, base]) == [here, here]
 
@@ -148,14 +147,6 @@ def test_an_arm_that_another_sweep_put_first_makes_no_silent_pair(objects: Objec
     accepting = started(objects, asked, accept_code=True)
     assert len(train(accepting, trained_by(None))) == 3
     assert accepting.summary().is_done
-
-
-def test_the_code_of_a_run_is_that_of_its_start(objects: ObjectStore) -> None:
-    """Whoever edits a plug-in while its arms train changes nothing of these."""
-    driver = started(objects, definition(seeds=(0,), n_settings=1))
-    known = dict(driver.codes._here)
-    train(driver, trained_by(None))
-    assert driver.codes._here == known != {}
 
 
 def test_of_a_code_that_gained_a_part_all_parts_are_told(objects: ObjectStore) -> None:
