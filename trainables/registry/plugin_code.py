@@ -1,4 +1,4 @@
-"""Modules and data of a plug-in that train its arms, found by what is imported.
+"""Files of a plug-in that train its arms: modules, imports, data beside them.
 
 A module counts unless the standard library, this project or another installed package brings it.
 Modules are named, not placed, so that a checkout and what is installed of it have one digest.

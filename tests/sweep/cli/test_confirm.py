@@ -276,7 +276,9 @@ def test_the_text_of_a_whole_confirmation(
     assert "t interval, 97.5 %." in once  # two controls share the error
     assert "0.05 for the whole table, and 0.025 for each control" in once
     below = once[once.index(f"{SECOND}, proposal") :]  # of every setting its finding
-    assert below.index("Undecided on all test gammas") < below.index("certified feasible:")
+    assert below.index("Undecided: +0 grey levels, on all test gammas") < below.index(
+        "certified feasible:"
+    )
 
 
 def test_best_and_export_read_each_record_once(tmp_path: Path) -> None:
