@@ -49,7 +49,7 @@ def install(folder: Path, package: str, files: Mapping[str, str]) -> Path:
 
 PLUGIN = {
     "acme/__init__.py": "from acme.net import Net\n",
-    "acme/net.py": "import acme_layers\nfrom .more import deep\n\nW = 1\n",
+    "acme/net.py": "import acme_layers\n\ndeep = import_module(f'.{name}', 'acme.more')\n",
     "acme/more/__init__.py": "",
     "acme/more/deep.py": "W = 1\n",
     "acme/vocabulary.txt": "a\n",
@@ -70,7 +70,8 @@ def test_a_checkout_and_what_is_installed_of_it_have_one_digest(
         {
             "acme/tests/test_net.py": "assert 1\n",
             "acme/.ipynb_checkpoints/net-checkpoint.py": "W = 2\n",
-            "acme/plot.py": "W = 1\n",
+            "acme/more/test_deep.py": "assert 1\n",
+            "acme/conftest.py": "W = 1\n",
             "acme/sweeps/arms/ab/progress.json": "{}",
             "acme/sweeps/sweeps/first/definition.json": "{}",
             "acme/results/sweeps/first/definition.json": "{}",
@@ -100,6 +101,7 @@ def test_each_file_of_a_plug_in_counts(
     tmp_path: Path, code: Codes, file: str, installed: bool
 ) -> None:
     folder = install(tmp_path / "lib/site-packages", "acme", PLUGIN) if installed else tmp_path
+    write(folder, {"acme-0.9.dist-info/RECORD": "acme/net.py,sha256=x,1\n"})  # of before an upgrade
     before = code(write(folder, PLUGIN))
     (folder / file).write_text((folder / file).read_text() + "W = 2\n")
     assert code(folder) != before

@@ -174,8 +174,9 @@ def _below(package: str, own: str) -> list[str]:
         return found
     for folder in place.folders:
         for file in _files(folder):
-            name, dot, suffix = file.partition(".")
-            if dot and suffix in ("py", "pyc"):
+            name, _, suffix = file.partition(".")
+            is_test = name.rpartition("/")[2].startswith(("test_", "conftest"))
+            if suffix in ("py", "pyc") and not is_test:
                 found.append(f"{package}.{name.replace('/', '.')}".removesuffix(".__init__"))
     return found
 
@@ -205,7 +206,7 @@ def _owner(module: str, file: Path | None = None) -> str:
     owners = _installed(root).get(brought.partition("/")[0], [])
     if len(owners) > 1:
         owners = [one for one in owners if brought in _record(one)]
-    return owners[0].name if owners else ""
+    return owners[0].name.partition("-")[0] if owners else ""
 
 
 @functools.cache
