@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 import sweep as python_api
+import sweep.results.export
+import sweep.run.reproduce  # these copy the version: not while a test has another one
+import trainables.predictor  # noqa: F401
 from search_spaces.space import SearchSpace, Setting
 from sweep.errors import OtherVersion
 from sweep.results.sweep_view import load_sweep
