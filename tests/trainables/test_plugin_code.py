@@ -22,14 +22,12 @@ def code(monkeypatch: pytest.MonkeyPatch) -> Codes:
     """``code(folder)``: the digests of the plug-in acme there, or of another entry point's."""
 
     def of(folder: Path, entry: str = "acme") -> list[str]:
-        monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
         importlib.invalidate_caches()
         plugins._installed.cache_clear()
         plugins._record.cache_clear()
-        try:
+        with monkeypatch.context() as changed:
+            changed.setattr(sys, "path", [str(folder), *sys.path])
             return plugin_code(entry, [], as_loaded=False)[0]
-        finally:
-            monkeypatch.undo()
 
     return of
 
@@ -173,6 +171,19 @@ def test_other_packages_do_not_count(tmp_path: Path, code: Codes) -> None:
     write(site, {"old-1.egg-info/top_level.txt": "old\n", "old.py": "W = 1\n"})
     write(site, {"acme/models/__init__.py": "import numbers_of, acme.billing, torch, old, json\n"})
     assert [one.partition(" ")[0] for one in code(site, "acme.models")] == ["acme.models"]
+
+
+def test_a_text_names_no_module_from_elsewhere(
+    tmp_path: Path, code: Codes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process is another program, and is started in another folder."""
+    program = (
+        "m = import_module(name)\nif __name__ == '__main__':\n    run('train', 'a..b', 'low.')\n"
+    )
+    plugin = write(tmp_path / "plugin", {"acme/__init__.py": program, "low.py": ""})
+    elsewhere = write(tmp_path / "elsewhere", {"train.py": "W = 1\n"})
+    monkeypatch.syspath_prepend(elsewhere)
+    assert [one.partition(" ")[0] for one in code(plugin)] == ["acme"]
 
 
 def test_a_build_does_not_count(tmp_path: Path, code: Codes) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from trainables.registry.source_digest import ANY, source
 
 OURS = "trainables"
-_NOT_THEIRS = {OURS, "search_spaces", "sweep", *sys.stdlib_module_names}
+_NOT_THEIRS = {OURS, "search_spaces", "sweep", "__main__", *sys.stdlib_module_names}
 _DATA = re.compile(
     r".*\.(jsonl?|ya?ml|toml|xml|ini|cfg|[ct]sv|txt|dat|vocab|bpe|merges|model|jinja2?|np[yz]|mat"
     r"|pth?|ckpt|bin|safetensors|onnx|pb|pkl|pickle|parquet|arrow|h5|cuh?|cpp|h|pyx)(\.(gz|bz2|xz))?",
@@ -96,8 +96,11 @@ def _unit(module: str, own: str) -> _Unit:
     package = module if place.folders else module.rpartition(".")[0]
     every = f"{module.partition('.')[0]}.*"
     imports = [every if name == ANY else _absolute(name, package) for name in read.imports]
+    if ANY in read.imports:
+        named = [text.partition(":")[0] for text in read.names]
+        imports += [name for name in named if _is_beside(name, module)]
     folder = place.file.parent
-    data = {f"{module}:{path}": folder / path for path in read.paths if ".." not in path}
+    data = {f"{module}:{path}": folder / path for path in read.names if ".." not in path}
     if place.folders and not _is_in_package(module):
         files = _files(folder)
         data |= {f"{module}/{file}": folder / file for file in files if _DATA.fullmatch(file)}
@@ -152,6 +155,19 @@ def _in_folder(folder: Path, name: str) -> _Place | None:
     return _Place(None, [package]) if package.is_dir() else None
 
 
+def _root(module: str) -> Path | None:
+    """The folder on Python's path that has a module."""
+    place = _place(module)
+    at = place and (place.folders[0] if place.folders else place.file)
+    return at.parents[module.count(".")] if at else None
+
+
+def _is_beside(name: str, module: str) -> bool:
+    """Whether a text names a module in the folder on Python's path that another one is below."""
+    parts = name.split(".")
+    return all(map(str.isidentifier, parts)) and _root(parts[0]) == _root(module)
+
+
 def _code(file: Path) -> Path | None:
     """The file, where it is code; of a compiled module the source beside it."""
     beside = file.with_name(f"{file.name.partition('.')[0]}.py")
@@ -197,11 +213,9 @@ def _files(folder: Path) -> Iterator[str]:
 
 def _owner(module: str, file: Path | None = None) -> str:
     """What names the installed package that brought a module, or a file beside it; empty: none."""
-    place = _place(module)
-    if place is None or place.file is None:
+    place, root = _place(module), _root(module)
+    if place is None or place.file is None or root is None:
         return ""
-    depth = module.count(".") + (place.file.stem == "__init__")
-    root = place.file.parents[depth]  # what of it is on Python's path
     brought = (file or place.file).relative_to(root).as_posix()
     owners = _installed(root).get(brought.partition("/")[0], [])
     if len(owners) > 1:

@@ -18,8 +18,7 @@ _IMPORTERS = (
     "import_module", "__import__", "resolve_name", "iter_modules", "walk_packages",
     "spec_from_file_location", "run_path", "run_module", "exec",
 )  # fmt: skip
-_PATH = re.compile(r"\w[\w./ -]{,150}")
-_MODULE = re.compile(r"([^\W\d]\w*(?:\.\w+)*)(?::[\w.]+)?")
+_NAME = re.compile(r"\w[\w./: -]{,150}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +27,7 @@ class Source:
 
     digest: str
     imports: frozenset[str] = frozenset()  # names that may be modules; relative ones with dots
-    paths: frozenset[str] = frozenset()  # texts that may be places of files
+    names: frozenset[str] = frozenset()  # texts that may be those of files or modules
 
 
 _read: dict[Path, tuple[tuple[int, ...], Source]] = {}
@@ -71,7 +70,7 @@ def _source(path: Path, size: int) -> Source:
     return Source(
         _digest("\0".join(_told(tree, read.messages)).encode()),
         frozenset(read.imports),
-        frozenset(text for text in read.texts if _PATH.fullmatch(text)),
+        frozenset(filter(_NAME.fullmatch, read.texts)),
     )
 
 
@@ -118,9 +117,6 @@ class _Reading:
             left += ast.iter_child_nodes(node)
         if "trainables.errors.require" in self.imports:
             self.messages |= checks
-        if ANY in self.imports:
-            named = map(_MODULE.fullmatch, self.texts)
-            self.imports.update(match[1] for match in named if match)
 
 
 class _Mark(str):
