@@ -465,9 +465,8 @@ def test_predictions_of_another_shape_are_told_with_the_plug_in_and_what_they_mu
     record = ArmRun(config, ArmStore(ObjectStore(tmp_path))).advance()
     said = "network acme_sweep.Mine must return predictions of shape [8, 3, 16] here, as their "
     assert record.reason == f"{said}targets are, got [8, 3, 1]."
-    with pytest.raises(NotCounted, match=re.escape("'mine' does not run on noise")) as caught:
+    with pytest.raises(NotCounted, match=re.escape(said)):
         estimate(space_of({"model.name": "mine"}))
-    assert said in str(caught.value)
     assert caplog.records == []
 
 

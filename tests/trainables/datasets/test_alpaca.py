@@ -277,7 +277,7 @@ def test_a_folder_is_the_data_set_or_contains_it(tmp_path: Path, given: str) -> 
     assert sum(loaded(tmp_path / given).lengths.values()) == len(ROWS)
     check = folder_check(str(tmp_path / given))
     assert check.passed
-    assert check.found == f"alpaca: 1 files of instructions in {tmp_path / 'alpaca'}"
+    assert check.found == f"alpaca: 1 file of instructions in {tmp_path / 'alpaca'}"
 
 
 def test_the_default_folder_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
