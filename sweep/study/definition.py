@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from search_spaces.space import HOW_IT_RUNS, SearchSpace
@@ -228,16 +227,17 @@ def _named_by(objects: ObjectStore, definition: Definition) -> Iterator[tuple[in
         named = {end["signature"] for end in (one.get("outcome") or {}).get("arms", ())}
         if not named:
             continue
-        configs = []
-        with suppress(SweepError, LookupError, TypeError):  # no verdict that this version reads
+        try:
             of = space.setting(setting)
             configs = [space.run(of, one["point"], seed=seed) for seed in space.search_seeds]
+        except (SweepError, LookupError, TypeError):  # no verdict that this version reads
+            continue
         versions = (
             version
             for version in range(arm.TRAINING_VERSION, 0, -1)
             if named & {config.signature(version) for config in configs}
         )
-        yield next(versions, UNKNOWN), configs[0].mended() if configs else []
+        yield next(versions, UNKNOWN), configs[0].mended()
 
 
 def judged_arms(objects: ObjectStore, name: str) -> set[str]:

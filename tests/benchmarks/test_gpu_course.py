@@ -187,7 +187,7 @@ def test_what_cannot_be_run_is_refused(device: str, parts: list[str], said: str)
 
 
 def test_packages_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu, "NEEDED", ("torch", "no_such_package"))
+    monkeypatch.setattr(gpu, "NEEDED", {"torch": "torch", "absent": "no_such_package"})
     assert f"{sys.executable} lacks no_such_package: set PYTHON" in gpu.refusal([], "cpu")
 
 

@@ -67,6 +67,7 @@ PAIRS = {
     ),
     "class of an error": ("raise kinds['a'](x)\n", "raise kinds['b'](x)\n"),
     "cause of an error": ("raise E(x) from c['a']\n", "raise E(x) from c['b']\n"),
+    "text that a message is made of": ("raise E(load('a'))\n", "raise E(load('b'))\n"),
     "values of an error": ("raise E(f'got {x}')\n", "raise E(f'got {y}')\n"),
     "large numbers": ("x = 0x" + "f" * 5000 + "\n", "x = 0x" + "e" * 5000 + "\n"),
     "long sums": (f"x = {'+'.join('1' * 3000)}\n", f"x = {'+'.join('1' * 3001)}\n"),

@@ -123,6 +123,9 @@ class _Mark(str):
     """An end."""
 
 
+_PARTS_ARE_WORDS = (ast.keyword, ast.JoinedStr, ast.BinOp, ast.IfExp)  # of a message, too
+
+
 def _told(tree: ast.AST, messages: set[ast.AST]) -> Iterator[str]:
     """A syntax tree without what decides nothing; the same on any Python, unlike ``ast.dump``.
 
@@ -144,6 +147,7 @@ def _told(tree: ast.AST, messages: set[ast.AST]) -> Iterator[str]:
         elif not (is_message and isinstance(item, ast.Constant) and isinstance(item.value, str)):
             yield f"{type(item).__name__}("
             left.append((_Mark(")"), False))
+            is_message &= isinstance(item, _PARTS_ARE_WORDS)
             for name in reversed(item._fields):
                 value = getattr(item, name, None)
                 # Later versions of Python have fields more, which are empty.

@@ -144,12 +144,14 @@ def manifest_of(page: str) -> Mapping[str, Json]:
 
     >>> manifest_of(as_json({"sweep": "tiny", "arms": {"final": 9}}))["arms"]
     {'final': 9}
+    >>> manifest_of(as_json(["sweep"]))
+    {}
     """
     for text in re.findall(r"<pre tabindex=0>(.*?)</pre>", page, flags=re.S):
         with suppress(ValueError):
             found = json.loads(unescape(text))
-            if {"sweep", "arms"} <= found.keys():
-                return dict(found)
+            if isinstance(found, dict) and {"sweep", "arms"} <= found.keys():
+                return found
     return {}
 
 
