@@ -35,6 +35,7 @@ _DESCRIBED = ("config.json", "preprocessor_config.json", "processor_config.json"
 _WEIGHTS = ("*.safetensors", "*.safetensors.index.json")  # whole or in parts
 _OLD_WEIGHTS = ("pytorch_model*.bin", "pytorch_model.bin.index.json")  # read where there are none
 _NAMES_SHOWN = 8
+_MADE = "small_decoder"  # is made of the data, and nowhere to be had
 # What names of weights begin with where a wrapper was saved in the place of its network.
 _WRAPPERS = {"module.": "DistributedDataParallel", "_orig_mod.": "torch.compile"}
 
@@ -206,12 +207,14 @@ class Checkpoint:
     def _never_downloaded(self) -> str:
         names = downloaded()
         more = ", ..." if len(names) > _NAMES_SHOWN else ""
+        get = f"Where there is a network, run `hf download {self.name}` (HF_HOME says where to)"
+        if self.name == _MADE:
+            get = f"Make it: `python -m trainables.datasets.text.{_MADE} {_MADE} --data FOLDER`"
         return (
             f"no checkpoint {self.name!r}: it is neither a folder below {Path.cwd()} nor a "
             f"complete download in {HF_HUB_CACHE}, and training downloads nothing. Downloaded: "
-            f"{', '.join(names[:_NAMES_SHOWN]) or 'none'}{more}. Where there is a network, run "
-            f"`hf download {self.name}` (HF_HOME says where to), or copy the model's folder, with "
-            f"{self._files}, here and give model.checkpoint its path."
+            f"{', '.join(names[:_NAMES_SHOWN]) or 'none'}{more}. {get}, or copy the "
+            f"model's folder, with {self._files}, here and give model.checkpoint its path."
         )
 
 

@@ -339,7 +339,7 @@ def _tell_what_is_left_out(
 def _show_plan(plan: Plan, definition: Definition, *, as_json: bool) -> None:
     """What would be trained and tested, with which power and at what price, before anything is."""
     space = definition.space
-    arms = sum(1 + len(setting.points) for setting in space.settings) * len(plan.seeds)
+    arms = catalog.arm_count(space)
     if not as_json:
         _print_plan(plan, space, arms)
         return

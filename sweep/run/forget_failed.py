@@ -178,9 +178,9 @@ class CodeOfArms:
             f"{self._name} uses {counted(len(self.others), 'arm')} of other code "
             f"({', '.join(sorted(theirs))}; here {told}), and a pair of two codes may differ by "
             "its code. Nothing more is trained. Give the same command with --accept-code to take "
-            "them, marked in every table. To train all anew, `sweep run` it with another "
-            "--storage; of a confirmation, `sweep confirm` with another --name. Or restore that "
-            "code, and give what you changed another name."
+            "what that code came to: tables mark pairs of two codes. To train all anew, `sweep "
+            "run` it with another --storage; of a confirmation, `sweep confirm` with another "
+            "--name. Or restore that code, and give what you changed another name."
         )
 
     def told(self) -> str:

@@ -152,9 +152,9 @@ def load_definition(objects: ObjectStore, name: str) -> Definition:
         remove = command("rm", name, storage=objects.root)
         raise OtherVersion(
             f"{name} was trained {trained}: its results cannot be read or continued here, and "
-            "nothing was changed. Read them with the release that trained them, or run its space "
-            "anew under another --name, which takes the arms that train to the same numbers as "
-            f"they are (then the two can be told apart); `{remove}` deletes it."
+            "nothing was changed. Read them with the release that trained them. Or run its space "
+            "anew under another --name: arms that train to the same numbers are taken as they are. "
+            f"`{remove}` deletes it."
         )
     return definition
 

@@ -109,6 +109,14 @@ def test_downloads_are_listed_where_a_name_is_unknown(
         Checkpoint("someone/else", NEEDS).config()
 
 
+def test_a_network_that_is_made_here_is_not_to_be_downloaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UnknownName, match=r"Make it: `python -m \S+small_decoder small_decoder"):
+        Checkpoint("small_decoder", NEEDS).config()
+
+
 @pytest.mark.slow
 def test_a_download_is_read_by_its_name(cache: Path, folder: Path) -> None:
     """In a process of its own: where the cache lies is settled at import."""

@@ -180,10 +180,14 @@ class ObjectStore:
         try:
             return parse(json.loads(content))
         except (TypeError, ValueError, LookupError, AttributeError) as error:
-            package = "Install the package that brings it, if one does. "
+            where = f"{name} below {self.root}"
+            if isinstance(error, UnknownName):
+                raise UnreadableObject(
+                    f"{where} names what is not installed here: {error} Install the package that "
+                    "brings it (the environments of its arms name it), or give another --storage."
+                ) from error
             raise UnreadableObject(
-                f"{name} below {self.root} is not what this version writes "
-                f"({type(error).__name__}: {error}). {package * isinstance(error, UnknownName)}"
+                f"{where} is not what this version writes ({type(error).__name__}: {error}). "
                 "Read it with the version that wrote it, or give another --storage."
             ) from error
 

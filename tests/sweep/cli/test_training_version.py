@@ -158,7 +158,7 @@ def test_a_setting_that_trains_to_other_numbers_since_is_no_empty_one(
     for words in (("status",), ("best",), ("resume",), ("export", "--out", str(tmp_path / "o"))):
         said = refused(*words, "tiny")
         assert re.search(f"1 of its 3 judged proposals train to other numbers since .*{why}", said)
-        assert "takes the arms that train to the same numbers as they are" in said
+        assert "arms that train to the same numbers are taken as they are" in said
     assert contents(root) == before
 
 

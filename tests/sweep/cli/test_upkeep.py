@@ -103,7 +103,8 @@ def test_a_sweep_whose_plug_in_is_not_installed_is_not_called_damaged(stored: Ob
     assert entries["hers"]["state"] == "needs a plug-in"
     assert entries["hers"]["plug_in"] == "tiny_former"
     assert entries["tiny"]["plug_in"] is None
-    assert "unknown model 'tiny_former'" in result.stderr
+    assert "names what is not installed here: unknown model 'tiny_former'" in result.stderr
+    assert "this version writes" not in result.stderr
     assert "needs a plug-in: tiny_former" in sweep("list").stdout
     said = sweep("rm", "tiny", answer="n\n").stdout
     assert "which ones hers uses (needs a plug-in: tiny_former)" in said
