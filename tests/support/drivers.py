@@ -170,13 +170,13 @@ def undisturbed(objects: ObjectStore, asked: Definition) -> Any:
 
 
 def _proposals(objects: ObjectStore, asked: Definition) -> Any:
-    """By setting; but for when arms ended, and for which sweep."""
+    """By setting; but for when arms began and ended, and for which sweep."""
 
     def plain(proposal: StoredProposal) -> StoredProposal:
         if proposal.outcome is None:
             return proposal
         arms = tuple(replace(a, trained_for="", ended_ms=0) for a in proposal.outcome.arms)
-        return replace(proposal, outcome=replace(proposal.outcome, arms=arms))
+        return replace(proposal, outcome=replace(proposal.outcome, arms=arms, beside=()))
 
     return {
         s.name: [plain(one) for one in stored_proposals(objects, asked.name, s.name)]
