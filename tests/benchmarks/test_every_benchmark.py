@@ -83,7 +83,8 @@ def test_no_benchmark_is_left_out_here() -> None:
     }
     tried = {name.partition(" ")[0] for name in (*FAST, *SLOW, *IN_A_BROWSER)}
     of_a_gpu = {"gpu"}  # tests/benchmarks/test_gpu_course.py, test_gpu_measurements.py
-    assert there == tried | set(ON_REAL_DATA) | set(ON_A_DECODER) | of_a_gpu
+    writes_docs = {"pages"}  # tests/benchmarks/test_pages_of_findings.py
+    assert there == tried | set(ON_REAL_DATA) | set(ON_A_DECODER) | of_a_gpu | writes_docs
 
 
 def test_make_bench_runs_those_that_need_no_files_of_ones_own() -> None:
