@@ -6,8 +6,10 @@ import re
 
 import pytest
 
+from benchmarks.pages import confirmed
 from benchmarks.pages.__main__ import DOCS, PAGES, faults
 from benchmarks.pages.made import Made, rewritten, table, unaccounted
+from sweep.confirmation.plan import UNCONSTRAINED
 
 TABLE = "<!-- gains -->\n| a |\n| --- |\n| 0.5 |\n<!-- end -->"
 PAGE = f"# Of 9\n\n{TABLE}\n\n4 seeds, [0](9.md), above 0."
@@ -42,3 +44,20 @@ def test_a_number_that_is_in_no_file_of_results_is_told() -> None:
     assert unaccounted(PAGE, MADE.facts) == ["0"]
     with pytest.raises(KeyError):
         rewritten(page.replace("gains", "losses"), MADE.tables)
+
+
+def test_outcomes_stand_by_the_rule_of_the_plan_and_by_todays() -> None:
+    dust = confirmed.Confirmed("ped2_small_dust")
+    family, *settings = dust.rows(UNCONSTRAINED)
+    for row in settings:
+        assert dust.outcomes(row, UNCONSTRAINED) == ("better", "undecided")
+    assert dust.outcomes(family, UNCONSTRAINED) == ("better", "better")
+
+
+def test_a_contrast_without_scores_by_unit_is_decided_by_seeds() -> None:
+    dust = confirmed.Confirmed("ped2_small_dust")
+    dust.again = {}
+    row = dust.rows(UNCONSTRAINED)[1]
+    dust.settings[row.name]["contrasts"][UNCONSTRAINED]["units"] = None
+    assert dust.over_units(row.name, UNCONSTRAINED) is None
+    assert dust.outcomes(row, UNCONSTRAINED)[0] == row.outcome
