@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from statistics import fmean
@@ -59,6 +60,7 @@ def _leads(leads: Mapping[str, Json], called: Mapping[str, str]) -> str:
                     "detached" if judged.startswith("detached") else "Lagrangian",
                     f"**{_interval(above, digits)}**",
                     f"{above['better_in']} of {above['seeds']}",
+                    number(above["sign_flip_p"], 3, short=True),
                     verdict["outcome"],
                     _interval(beside["unseen"], digits),
                     _interval(beside["seen"], digits),
@@ -69,6 +71,7 @@ def _leads(leads: Mapping[str, Json], called: Mapping[str, str]) -> str:
         "form",
         "above the frontier",
         "seeds above it",
+        "p by sign flips",
         "outcome",
         "gain over plain, unseen",
         "seen",
@@ -122,6 +125,13 @@ def _facts(found: Json) -> Iterator[str]:
         for name in VIDEO
         for verdict in found[name]["verdicts"].values()
     ]
+    judged = [v["above_frontier"] for name in VIDEO for v in found[name]["verdicts"].values()]
+    assert all(one["interval"][1] < 0 and not one["better_in"] for one in judged)
+    (seeds,) = {one["seeds"] for one in judged}
+    yield f"All lie below the frontier by t alone, on each of {seeds} seeds."
+    least = min(one["sign_flip_p"] for one in judged)
+    assert least == math.ldexp(1, 1 - seeds) > 0.05
+    yield f"sign flips of {seeds} seeds have a p of {number(least, 3, short=True)} at the least"
     better = sum(gain > 0 for gain in of)
     yield f"In {better} of the {len(of)} rows"
     h6 = found["H6"]["verdicts"]

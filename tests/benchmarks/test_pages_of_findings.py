@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from benchmarks.pages import confirmed
+from benchmarks.pages import confirmed, leads
 from benchmarks.pages.__main__ import DOCS, PAGES, faults
 from benchmarks.pages.made import Made, rewritten, table, unaccounted
 from sweep.confirmation.plan import UNCONSTRAINED
@@ -61,3 +61,10 @@ def test_a_contrast_without_scores_by_unit_is_decided_by_seeds() -> None:
     dust.settings[row.name]["contrasts"][UNCONSTRAINED]["units"] = None
     assert dust.over_units(row.name, UNCONSTRAINED) is None
     assert dust.outcomes(row, UNCONSTRAINED)[0] == row.outcome
+
+
+def test_the_page_of_leads_has_what_sign_flips_say() -> None:
+    made = leads.made()
+    rows = [row.split(" | ") for row in made.tables["video leads"].splitlines()[2:]]
+    assert {row[4] for row in rows} == {".125"}
+    assert "sign flips of 4 seeds have a p of .125 at the least" in made.facts
