@@ -31,7 +31,7 @@ BOUND = -4.0  # what an arm that failed counts as
 EFFECTS = (0.3, 0.5, 0.7, 1.0)
 ONE: dict[str, tuple[str, ...]] = {"one": ("only",)}
 BETTER, WORSE = OUTCOMES.index("better"), OUTCOMES.index("worse")
-WINDOWS, SEEDS = 18, 10
+CLIPS, WINDOWS, SEEDS = 12, 18, 10
 
 
 def of_before(families: Mapping[str, tuple[str, ...]], seeds: int, rule: Rule) -> Design:
@@ -223,7 +223,7 @@ def over_clips(sweeps: int) -> Json:
     ``over seeds, as before``: families were claimed by seeds alone, and so was every setting one
     of whose seeds had failed.
     """
-    tables, clips = max(5, sweeps // 4), 12
+    tables, clips = max(5, sweeps // 4), CLIPS
     design = Design.planned({"family": ("a", "b")}, SEEDS)
     names = tuple(f"clip{clip}:{window}" for clip in range(clips) for window in range(WINDOWS))
     groups = Groups.of(names, "window")

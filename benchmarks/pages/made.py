@@ -65,7 +65,8 @@ def unaccounted(page: str, facts: Iterable[str]) -> list[str]:
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table of Markdown."""
     lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines).replace("|  |", "| |")
+    text = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return re.sub(r"\|  (?=\|)", "| ", text)
 
 
 def number(value: float, digits: int, *, signed: bool = False, short: bool = False) -> str:

@@ -3,18 +3,49 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.imitated.claims import BOUND, EFFECTS, SHAPES, TABLES
+import numpy as np
+
+from benchmarks.calibration import ONE, SEEDS
+from benchmarks.imitated.claims import BOUND, CLIPS, EFFECTS, SHAPES, TABLES, WINDOWS
+from benchmarks.imitated.claims import SEEDS as CLAIM_SEEDS
+from benchmarks.imitated.null_sweeps import (
+    BETWEEN_ARMS,
+    BETWEEN_SETTINGS,
+    FAMILIES,
+    SETTINGS,
+    family_effect,
+)
 from benchmarks.pages.made import Made, table
 from benchmarks.pages.made import number as plain_number
+from sweep.statistics import paired
+from sweep.statistics.design import Design
 from trainables.plain import Json
 
-FOLDER = Path(__file__).parents[1]
+RESULTS = Path(__file__).parents[1] / "results/calibration.json"
 RULES = {"looks": "looks", "any_time": "any time", "fixed": "fixed"}
 WHEN = ("now", "before")
 PARTS = (5, 10, 20)  # seeds
+SLOW_TOOL = "deep-significance, ASO < .5, one way"
+TOOLS = {  # of the file: what the page calls it
+    "this project, looks": "this project, `looks`",
+    "this project, any_time": "this project, `any_time`",
+    "autorank": "autorank, setting by setting",
+    "autorank, settings as replicates": "autorank, settings as its replicates",
+    "autorank, settings as replicates, best of 5 against one": (
+        "the same, best of 5 in the search against one run"
+    ),
+    SLOW_TOOL: "deep-significance, violation below .5, one way",
+    "deep-significance, ASO < .2, one way, Bonferroni": (
+        f"the same, below .2 and its Bonferroni for {SETTINGS}"
+    ),
+    "rliable, probability of improvement, 95 %": (
+        "rliable, 95 % interval of the probability of improvement"
+    ),
+}
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -30,9 +61,8 @@ def rates(cells: Sequence[Json], digits: int = 3) -> str:
 class Calibration:
     """The results of one run."""
 
-    def __init__(self) -> None:
-        """Those of the committed file."""
-        text = (FOLDER / "results/calibration.json").read_text(encoding="utf-8")
+    def __init__(self, text: str) -> None:
+        """Those of a file."""
         self.of: dict[str, Json] = json.loads(text)
 
     def part(self, name: str) -> Json:
@@ -209,10 +239,22 @@ class Calibration:
         ]  # fmt: skip
         return table(["question", "found"], rows)
 
+    def tools(self) -> str:
+        """False stars of other tools; empty where a tool was not asked."""
+        found = self.part("tools")
+        names = ("a setting, at 20 seeds", "a setting, looked at with 5, 10 and 20",
+                 "a star in the table")  # fmt: skip
+        rows = [
+            [says, *(number(found[name][of]["rate"]) if of in found[name] else "" for of in names)]
+            for name, says in TOOLS.items()
+        ]
+        head = ["", "a setting", "the same at 5, 10 or 20 seeds", f"a table of {SETTINGS}"]
+        return table(head, rows)
+
 
 def made() -> Made:
     """The tables of docs/statistics.md, and the facts in the prose between them."""
-    of = Calibration()
+    of = Calibration(RESULTS.read_text(encoding="utf-8"))
     tables = {
         "what is marked": of.reach(),
         "later looks": of.later(),
@@ -224,26 +266,77 @@ def made() -> Made:
         "in clips": of.clips(),
         "claims over clips": of.claims(),
         "questions": of.questions(),
+        "tools": of.tools(),
     }
+    return Made(tables, list(facts(of)))
+
+
+def facts(of: Calibration) -> Iterator[str]:
+    """What the prose says, from the rules themselves and from what the run found."""
+    yield from _rules()
+    yield from _draws(of)
+    expected = {n: of.part("best_of_n")[f"N = {n}"]["expected"] for n in (5, 20)}
+    yield f"of N equal ones by {expected[5]:.2f} standard deviations at N = 5"
+    yield f"by {expected[20]:.2f} at N = 20"
+    d_z = family_effect(1.0, len(FAMILIES["family 0"]), BETWEEN_SETTINGS)
+    yield f"that correlate {number(BETWEEN_SETTINGS, 1)} has a d_z {d_z:.2f} times that of each"
     looks = of.part("coverage")["normal"]
-    every = looks["all looks at once, 2 to 20 seeds"]
+    every, sequence = (looks[f"{name}, 2 to {SEEDS} seeds"]
+                       for name in ("all looks at once", "confidence sequence"))  # fmt: skip
+    yield f"All looks together cover with {number(every['rate'])}"
+    yield f"over 2 to {SEEDS} seeds with {number(sequence['rate'])}"
     naive = of.part("sequential")["null, normal"]["t after every seed"]["rate"]
-    draws = of.of["sweeps"]
+    yield (
+        f"A t test after every seed from 3 to {SEEDS}, stopped at p < .05, marks "
+        f"{number(naive, 2)} of null comparisons"
+    )
+    tuned = of.part("tuning")["one study, then fresh seeds: a star in the table"]["rate"]
+    yield f"with equal methods {number(tuned, 2)} of tables have a star"
+
+
+def _rules() -> Iterator[str]:
+    """What is planned today."""
+    design = Design.planned(ONE, SEEDS)
+    error, spent = 100 * design.error, [100 * share for share in design.spending]
+    yield f"in the table is {error:g} % at most"
+    yield f"at {design.looks[0]} seeds and the last, which spend {spent[0]:g} and {spent[1]:g} %"
+    yield f"at {100 - spent[1] / 100 * error:g} % at the last of two looks"
+    yield f"both cover with {100 - error:g} %"
+    yield f"plain training has an error of {error:g} %"
+    yield f"at most {4 * error:g} % that anything on it is false"
+    yield f"is marked more often than {error:g} %"
+    yield f"mark no difference at an error of {error:g} %"
+    few = next(k for k in range(2, SEEDS) if paired.sign_flip(np.ones(k)).least_p <= design.error)
+    assert few == 6
+    yield "no sign flip is below 2 / 2^k, so fewer than six seeds"
+    level = paired.hodges_lehmann(np.arange(1.0, 6.0)).level
+    yield f"({number(level, 4)} at 5 seeds)"
+    yield "marked with probability .8"  # sweep.statistics.power
+
+
+def _draws(of: Calibration) -> Iterator[str]:
+    """How much was drawn, as the file says beside every rate."""
+    sweeps = of.part("null")["looks"]["a star in the table"]["of"]
+    shapes, *_ = of.part("shapes").values()
+    clips, *_ = of.part("in_clips").values()
+    yield f"{SETTINGS} settings in {len(FAMILIES)} families, {SEEDS} seeds"
+    yield f"{sweeps:,} sweeps"
+    yield f"{shapes['now']['looks']['of']:,} tables a cell"
+    yield f"{clips['by clips']['of']:,} draws a cell"
+    half = [1.96 * math.sqrt(0.05 * 0.95 / draws) for draws in (sweeps, sweeps // 4)]
+    yield (
+        f"known to {number(half[0], 2)}, of a quarter as many to {number(half[1], 2)}, with 95 %"
+    )
     seconds = sum(part["seconds"] for name, part in of.of.items()
                   if isinstance(part, dict) and name != "tools")  # fmt: skip
-    facts = [
-        "36 settings in 6 families, 20 seeds",
-        f"{draws:,} sweeps",
-        f"{draws // 2:,} tables a cell",
-        f"{draws // 4:,} draws a cell",
-        f"{round(seconds / 60)} CPU minutes",
-        "known to .01, of a quarter as many to .02, with 95 %",
-        f"All looks together cover with {number(every['rate'])}",
-        f"over 2 to 20 seeds with {number(looks['confidence sequence, 2 to 20 seeds']['rate'])}",
-        f"A t test after every seed from 3 to 20, stopped at p < .05, marks {number(naive, 2)}",
-        f"counts as {BOUND:g} standard deviations",
-        "+-1",
-        "12 clips of 18 windows, 10 seeds",
-        "first look at 5 seeds",
-    ]
-    return Made(tables, facts, start="## Calibration", stop="## Other tools")
+    yield f"{round(seconds / 60)} CPU minutes"
+    yield f"counts as {BOUND:g} standard deviations"
+    yield "Basins lie at +-1"  # benchmarks.imitated.claims.shaped
+    yield "first look at 5 seeds"  # benchmarks.imitated.claims.of_before
+    yield f"On {CLIPS} clips of {WINDOWS} windows, {CLAIM_SEEDS} seeds"
+    tools = of.part("tools")
+    tables, slow = (tools[name]["a star in the table"]["of"] for name in ("autorank", SLOW_TOOL))
+    yield f"{tables} null sweeps (deep-significance: {slow},"
+    yield f"each of {SETTINGS} settings with {SEEDS} seeds"
+    yield f"because {SETTINGS} tests are not corrected for"
+    yield f"where arms correlate {number(BETWEEN_ARMS, 1)}"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
 
-from benchmarks.pages import confirmed, leads
+from benchmarks.pages import confirmed, leads, statistics
 from benchmarks.pages.__main__ import DOCS, PAGES, faults
 from benchmarks.pages.made import Made, rewritten, table, unaccounted
 from sweep.confirmation.plan import UNCONSTRAINED
@@ -68,3 +69,42 @@ def test_the_page_of_leads_has_what_sign_flips_say() -> None:
     rows = [row.split(" | ") for row in made.tables["video leads"].splitlines()[2:]]
     assert {row[4] for row in rows} == {".125"}
     assert "sign flips of 4 seeds have a p of .125 at the least" in made.facts
+
+
+@pytest.mark.parametrize(
+    ("said", "planted"),
+    [
+        ("by 1.87 at N", "by 9.87 at N"),
+        ("d_z 1.55 times", "d_z 9.55 times"),
+        (".90 of tables", ".20 of tables"),
+        ("`looks` | .0002", "`looks` | .9"),
+        ("setting by setting | .046", "setting by setting | .946"),
+        ("30 and 70 %", "20 and 80 %"),
+    ],
+)
+def test_the_page_of_statistics_is_accounted_for_from_its_top_to_its_end(
+    said: str, planted: str
+) -> None:
+    text = (DOCS / "statistics.md").read_text(encoding="utf-8")
+    made = PAGES["statistics.md"]()
+    assert said in text
+    assert faults(text.replace(said, planted), made)
+
+
+def test_facts_of_statistics_follow_the_file() -> None:
+    text = statistics.RESULTS.read_text(encoding="utf-8")
+    found = json.loads(text)
+    found["best_of_n"]["found"]["N = 5"]["expected"] = 3.0
+    found["tuning"]["found"]["one study, then fresh seeds: a star in the table"]["rate"] = 0.2
+    found["tools"]["found"]["autorank"]["a star in the table"]["of"] = 7
+    found["null"]["found"]["looks"]["a star in the table"]["of"] = 400
+    now, then = (
+        set(statistics.facts(statistics.Calibration(of))) for of in (json.dumps(found), text)
+    )
+    assert {
+        "of N equal ones by 3.00 standard deviations at N = 5",
+        "with equal methods .20 of tables have a star",
+        "7 null sweeps (deep-significance: 30,",
+        "400 sweeps",
+        "known to .02, of a quarter as many to .04, with 95 %",
+    } == now - then
