@@ -94,6 +94,7 @@ TREE_COMMENTS = {
     "benchmarks/landscape/imdb_ut.json": "104 arms of UT with 3 layers on IMDb, 240 steps",
     "benchmarks/landscape/ped2_ut.json": "104 arms of UT with 5 layers on Ped2, 450 steps",
     "benchmarks/results/calibration.json": "the run that docs/statistics.md has its figures from",
+    "benchmarks/results/calibration_before.json": "rates of the rule of before, no longer drawn",
     "benchmarks/results/confirmed.json": "the confirmations that docs/confirmed.md is about",
     "benchmarks/results/head_per_layer.json": "a head after every layer: what a step costs",
     "benchmarks/results/decoder_step.json": "exact and estimated inner losses: what a step costs",

@@ -1,14 +1,12 @@
 """Calibration of claims where differences are no normal replicates: shapes, units, failed seeds.
 
-Every rule stands beside that of before, which plans of before keep: a first look at five seeds, by
-t tests alone. Parts of ``benchmarks.calibration``.
+What the rule of before came to, which plans of before keep, is in results/calibration_before.json:
+a first look at five seeds, by t tests alone. Parts of ``benchmarks.calibration``.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import replace
 from typing import get_args
 
 import numpy as np
@@ -32,24 +30,6 @@ EFFECTS = (0.3, 0.5, 0.7, 1.0)
 ONE: dict[str, tuple[str, ...]] = {"one": ("only",)}
 BETTER, WORSE = OUTCOMES.index("better"), OUTCOMES.index("worse")
 CLIPS, WINDOWS, SEEDS = 12, 18, 10
-
-
-def of_before(families: Mapping[str, tuple[str, ...]], seeds: int, rule: Rule) -> Design:
-    """The design that was planned before sign flips had to agree."""
-    design = replace(Design.planned(families, seeds, rule=rule), sign_flips=False)
-    if rule != "looks":
-        return design
-    looks = (*(look for look in (5, 10) if look < seeds), seeds)
-    shares = (0.1, 0.3, 0.6)[: len(looks)]
-    return replace(design, looks=looks, spending=tuple(s / math.fsum(shares) for s in shares))
-
-
-def designs(families: Mapping[str, tuple[str, ...]], seeds: int, rule: Rule) -> dict[str, Design]:
-    """The rule of today, and that of before."""
-    return {
-        "now": Design.planned(families, seeds, rule=rule),
-        "before": of_before(families, seeds, rule),
-    }
 
 
 def shaped(
@@ -89,25 +69,18 @@ def shapes(sweeps: int) -> Json:
         }
         for seeds in (10, 20):
             for kind in SHAPES:
-                counts = {(when, rule): 0 for when in ("now", "before") for rule in RULES}
+                counts = dict.fromkeys(RULES, 0)
                 for batch, size in enumerate(batches(tables)):
                     generator = generator_of("shapes", families, seeds, kind, batch)
                     values = shaped(kind, generator, size, families, settings, seeds)
                     for rule in RULES:
-                        for when, design in designs(names, seeds, rule).items():
-                            outcome = decide(design, values).outcome
-                            stars = np.isin(outcome, (BETTER, WORSE)).any(axis=-1)
-                            counts[when, rule] += int(stars.sum())
+                        outcome = decide(Design.planned(names, seeds, rule=rule), values).outcome
+                        stars = np.isin(outcome, (BETTER, WORSE)).any(axis=-1)
+                        counts[rule] += int(stars.sum())
                 rows[f"{families} families of {settings}, {seeds} seeds, {kind}"] = {
-                    when: {
-                        rule: rate(
-                            counts[when, rule], tables,
-                            0.05 if when == "now" and kind in SYMMETRIC else None,
-                        )
-                        for rule in RULES
-                    }
-                    for when in ("now", "before")
-                }  # fmt: skip
+                    rule: rate(count, tables, 0.05 if kind in SYMMETRIC else None)
+                    for rule, count in counts.items()
+                }
     return rows
 
 
@@ -123,18 +96,18 @@ def power_by_rule(sweeps: int) -> Json:
             generator = generator_of("power by rule", seeds, effect)
             values = generator.standard_normal((draws, seeds)) + effect
             for rule in RULES:
-                for when, design in designs(ONE, seeds, rule).items():
-                    different = staged_p(design, values)[0]
-                    stages = np.array([n for n, _ in design.stages(seeds)])
-                    for tests in (1, 2, 6, 36):
-                        marks = different <= 0.05 / tests
-                        any_mark = marks.any(axis=-1)
-                        ended = np.where(any_mark, stages[marks.argmax(axis=-1)], seeds)
-                        row = rows.setdefault(f"{seeds} seeds, one of {tests}, {rule}", {})
-                        row.setdefault(when, {})[f"d_z {effect:g}"] = {
-                            **rate(int(any_mark.sum()), draws),
-                            "mean seeds": float(ended.mean()),
-                        }
+                design = Design.planned(ONE, seeds, rule=rule)
+                different = staged_p(design, values)[0]
+                stages = np.array([n for n, _ in design.stages(seeds)])
+                for tests in (1, 2, 6, 36):
+                    marks = different <= 0.05 / tests
+                    any_mark = marks.any(axis=-1)
+                    ended = np.where(any_mark, stages[marks.argmax(axis=-1)], seeds)
+                    row = rows.setdefault(f"{seeds} seeds, one of {tests}, {rule}", {})
+                    row[f"d_z {effect:g}"] = {
+                        **rate(int(any_mark.sum()), draws),
+                        "mean seeds": float(ended.mean()),
+                    }
     return rows
 
 
@@ -164,23 +137,22 @@ def later_looks(sweeps: int) -> Json:
         for effect in EFFECTS:
             generator = generator_of("later looks", seeds, effect)
             values = generator.standard_normal((sweeps, 1, seeds)) + effect
-            for when, design in designs(ONE, seeds, "looks").items():
-                found = decide(design, values)
-                better = found.outcome[:, 1] == BETTER
-                early = better & (found.counted[:, 1] < seeds)
-                covers = (found.ended_low <= effect) & (found.ended_high >= effect)
-                rows[f"{seeds} seeds, d_z {effect:g}, {when}"] = {
-                    "better": rate(int(better.sum()), sweeps),
-                    "early": rate(int(early.sum()), sweeps),
-                    **{
-                        f"{name} over true, {of}": (
-                            float(mean[:, 1][which].mean()) / effect if which.any() else None
-                        )
-                        for of, which in (("better", better), ("early", early))
-                        for name, mean in (("counted", found.mean), ("ended", found.ended_mean))
-                    },
-                    "interval of all ended covers": rate(int(covers[:, 1].sum()), sweeps),
-                }  # fmt: skip
+            found = decide(Design.planned(ONE, seeds), values)
+            better = found.outcome[:, 1] == BETTER
+            early = better & (found.counted[:, 1] < seeds)
+            covers = (found.ended_low <= effect) & (found.ended_high >= effect)
+            rows[f"{seeds} seeds, d_z {effect:g}"] = {
+                "better": rate(int(better.sum()), sweeps),
+                "early": rate(int(early.sum()), sweeps),
+                **{
+                    f"{name} over true, {of}": (
+                        float(mean[:, 1][which].mean()) / effect if which.any() else None
+                    )
+                    for of, which in (("better", better), ("early", early))
+                    for name, mean in (("counted", found.mean), ("ended", found.ended_mean))
+                },
+                "interval of all ended covers": rate(int(covers[:, 1].sum()), sweeps),
+            }  # fmt: skip
     return rows
 
 

@@ -1,10 +1,10 @@
-"""Tables of docs/statistics.md, from results/calibration.json."""
+"""Tables and figures of docs/statistics.md, of a calibration and of the rules."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -26,8 +26,8 @@ from sweep.statistics.design import Design
 from trainables.plain import Json
 
 RESULTS = Path(__file__).parents[1] / "results/calibration.json"
+BEFORE = RESULTS.with_name("calibration_before.json")  # rates by the rule of before, no more drawn
 RULES = {"looks": "looks", "any_time": "any time", "fixed": "fixed"}
-WHEN = ("now", "before")
 PARTS = (5, 10, 20)  # seeds
 SLOW_TOOL = "deep-significance, ASO < .5, one way"
 TOOLS = {  # of the file: what the page calls it
@@ -55,7 +55,12 @@ def number(value: float | None, digits: int = 3) -> str:
 
 def rates(cells: Sequence[Json], digits: int = 3) -> str:
     """Shares beside each other."""
-    return "; ".join(number(cell["rate"], digits) for cell in cells)
+    return beside([cell["rate"] for cell in cells], digits)
+
+
+def beside(values: Iterable[float | None], digits: int = 3) -> str:
+    """Numbers beside each other."""
+    return "; ".join(number(value, digits) for value in values)
 
 
 class Calibration:
@@ -64,6 +69,7 @@ class Calibration:
     def __init__(self, text: str) -> None:
         """Those of a file."""
         self.of: dict[str, Json] = json.loads(text)
+        self.before: dict[str, Json] = json.loads(BEFORE.read_text(encoding="utf-8"))
 
     def part(self, name: str) -> Json:
         """What one part found."""
@@ -98,25 +104,28 @@ class Calibration:
 
     def shaped(self, rule: str) -> str:
         """Tables with a false star, by the shape of differences: now; before."""
-        found = self.part("shapes")
+        found, before = self.part("shapes"), self.before["shapes"]
         columns = [(families, of, seeds) for families, of in TABLES for seeds in (10, 20)]
         head = [f"{f * of} settings in {f}, {seeds} seeds" for f, of, seeds in columns]
         rows = []
         for kind in SHAPES:
-            cells = [found[f"{f} families of {of}, {n} seeds, {kind}"] for f, of, n in columns]
-            rows.append([kind, *(rates([cell[when][rule] for when in WHEN]) for cell in cells)])
+            cells = [f"{f} families of {of}, {n} seeds, {kind}" for f, of, n in columns]
+            both = ([found[c][rule]["rate"], before[c][rule]] for c in cells)
+            rows.append([kind, *(beside(pair) for pair in both)])
         return table(["differences", *head], rows)
 
     def power(self) -> str:
         """How often an effect is marked: now; before."""
-        found, rows = self.part("power_by_rule"), []
+        found, before = self.part("power_by_rule"), self.before["power_by_rule"]
+        rows = []
         for seeds in (10, 20):
             for rule, tests in (("looks", (1, 2, 6, 36)), ("any_time", (1, 6))):
                 for of in tests:
-                    row = found[f"{seeds} seeds, one of {of}, {rule}"]
-                    cells = [[row[when][f"d_z {e:g}"] for when in WHEN] for e in EFFECTS]
+                    now, then = (one[f"{seeds} seeds, one of {of}, {rule}"]
+                                 for one in (found, before))  # fmt: skip
+                    cells = [[now[at]["rate"], then[at]] for at in (f"d_z {e:g}" for e in EFFECTS)]
                     said = f"{seeds} seeds, {RULES[rule]}, one test of {of}"
-                    rows.append([said, *(rates(cell, 2) for cell in cells)])
+                    rows.append([said, *(beside(cell, 2) for cell in cells)])
         return table(["", *(f"d_z {effect:g}" for effect in EFFECTS)], rows)
 
     def reach(self) -> str:
@@ -134,11 +143,12 @@ class Calibration:
 
     def later(self) -> str:
         """Reported over true effect of what is called better: of the counted seeds; of all."""
-        rows = []
+        rows, now = [], self.part("later_looks")
         for seeds, when in ((10, "before"), (10, "now"), (20, "before"), (20, "now")):
             cells = []
             for effect in EFFECTS:
-                of = self.part("later_looks")[f"{seeds} seeds, d_z {effect:g}, {when}"]
+                found = self.before if when == "before" else {"later_looks": now}
+                of = found["later_looks"][f"{seeds} seeds, d_z {effect:g}"]
                 both = [of[f"{name} over true, better"] for name in ("counted", "ended")]
                 cells.append("; ".join(number(value, 2) for value in both))
             rows.append([f"{seeds} seeds, {when}", *cells])
@@ -321,7 +331,7 @@ def _draws(of: Calibration) -> Iterator[str]:
     clips, *_ = of.part("in_clips").values()
     yield f"{SETTINGS} settings in {len(FAMILIES)} families, {SEEDS} seeds"
     yield f"{sweeps:,} sweeps"
-    yield f"{shapes['now']['looks']['of']:,} tables a cell"
+    yield f"{shapes['looks']['of']:,} tables a cell"
     yield f"{clips['by clips']['of']:,} draws a cell"
     half = [1.96 * math.sqrt(0.05 * 0.95 / draws) for draws in (sweeps, sweeps // 4)]
     yield (
@@ -332,7 +342,7 @@ def _draws(of: Calibration) -> Iterator[str]:
     yield f"{round(seconds / 60)} CPU minutes"
     yield f"counts as {BOUND:g} standard deviations"
     yield "Basins lie at +-1"  # benchmarks.imitated.claims.shaped
-    yield "first look at 5 seeds"  # benchmarks.imitated.claims.of_before
+    yield "first look at 5 seeds"  # as calibration_before.json was drawn
     yield f"On {CLIPS} clips of {WINDOWS} windows, {CLAIM_SEEDS} seeds"
     tools = of.part("tools")
     tables, slow = (tools[name]["a star in the table"]["of"] for name in ("autorank", SLOW_TOOL))
