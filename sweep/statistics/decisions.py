@@ -265,7 +265,7 @@ def interval_name(design: Design, level: float) -> str:
     """The name of a line's interval.
 
     >>> interval_name(Design.planned({"UT": ("L=4",)}, seeds=20), 0.985)
-    'paired t interval, 95 % over all 3 looks (98.5 % at this one)'
+    'paired t interval, 95 % over all 2 looks (98.5 % at this one)'
     """
     whole = f"{100 * (1 - design.error):g} %"
     if design.rule == "any_time":
