@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -114,6 +115,15 @@ def standardised_effect(values_K: Floats) -> float:
     return float(mean / (error * math.sqrt(len(values_K)))) if error > 0 else math.nan
 
 
+def least_flip_p(seeds: int) -> float:
+    """The smallest p of sign flips of so many seeds, whatever their values.
+
+    >>> [least_flip_p(seeds) for seeds in (0, 5, 6)]
+    [1.0, 0.0625, 0.03125]
+    """
+    return 1 / (1 + DRAWN_FLIPS) if seeds > EXACT_SEEDS else 2.0 ** (1 - max(seeds, 1))
+
+
 def sign_flip(values_K: Floats, *, key: int = 0) -> ExactTest:
     """Sign-flip test of the mean: the share of all 2^K signs that give at least as large a |sum|.
 
@@ -124,12 +134,11 @@ def sign_flip(values_K: Floats, *, key: int = 0) -> ExactTest:
     """
     values_K = np.asarray(values_K, dtype=np.float64)
     seeds = len(values_K)
+    least = least_flip_p(seeds)
     reached = abs(values_K.sum()) - ROUNDING * np.abs(values_K).sum()
     if seeds > EXACT_SEEDS:
-        signs = np.random.default_rng(key).integers(0, 2, (DRAWN_FLIPS, seeds), dtype=np.int8)
-        extreme = np.count_nonzero(np.abs((2.0 * signs - 1) @ values_K) >= reached)
-        return ExactTest((1 + extreme) / (1 + DRAWN_FLIPS), 1 / (1 + DRAWN_FLIPS))
-    least = 2.0 ** (1 - seeds) if seeds else 1.0
+        extreme = np.count_nonzero(np.abs(_drawn_signs(seeds, key) @ values_K) >= reached)
+        return ExactTest((1 + extreme) / (1 + DRAWN_FLIPS), least)
     if reached <= 0:
         return ExactTest(1.0, least)
     left, right = _signed_sums(values_K[: seeds // 2]), _signed_sums(values_K[seeds // 2 :])
@@ -187,6 +196,13 @@ def hodges_lehmann(values_K: Floats, level: float = 0.95) -> HodgesLehmann:
     return HodgesLehmann(
         float(np.median(means)), float(low), float(high), 1 - 2 * float(tail[left_out])
     )
+
+
+@lru_cache(maxsize=1)
+def _drawn_signs(seeds: int, key: int) -> Floats:
+    """Drawn signs, [DRAWN_FLIPS, K]: the same of every test of so many seeds."""
+    drawn = np.random.default_rng(key).integers(0, 2, (DRAWN_FLIPS, seeds), dtype=np.int8)
+    return (2 * drawn - 1).astype(np.float64)
 
 
 def _signed_sums(values_K: Floats) -> Floats:

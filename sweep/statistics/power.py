@@ -17,9 +17,11 @@ from scipy.special import nctdtr, stdtrit
 
 from sweep.statistics.decisions import staged_p
 from sweep.statistics.design import Design
-from sweep.statistics.paired import FEW_SEEDS
+from sweep.statistics.paired import FEW_SEEDS, least_flip_p, mean_and_error, sign_flip_p, t_p
 
 DRAWS = 10_000  # simulated comparisons: a standard error of at most .005
+FEWER_DRAWS = 2_000  # of at most .011
+FLIPPED_SEEDS = 16
 LARGEST_EFFECT = 20.0
 
 
@@ -36,25 +38,48 @@ def t_power(effect: float, seeds: int, level: float) -> float:
     return float(1 - nctdtr(freedom, centre, reach) + other_tail)
 
 
+def can_mark(design: Design, seeds: int, tests: int) -> bool:
+    """Whether so many seeds could mark an effect of any size: sign flips have a least p.
+
+    >>> [can_mark(Design.planned({"UT": ("L=4",)}, seeds), seeds, 1) for seeds in (5, 6)]
+    [False, True]
+    """
+    return bool(_stages(design, seeds, tests))
+
+
 def power(design: Design, effect: float, seeds: int, tests: int, *, key: int = 0) -> float:
     """The probability that so many seeds mark an effect, by the design's rule.
 
-    Exact where one t test decides; else the share of DRAWS simulated comparisons, normal and keyed
-    by ``key``, that any stage marks, by the p-values that decide. Sign flips of more than FEW_SEEDS
-    seeds, which take long, are left out: of normal differences they mark about what t does.
+    Exact where one t test decides; else the share of simulated comparisons, normal and keyed by
+    ``key``, that any stage marks: DRAWS of them, or FEWER_DRAWS where sign flips take long. Those
+    of more than FLIPPED_SEEDS seeds are left out: of normal differences they mark what t does.
     """
-    level = design.error / tests
-    stages, is_staged = design.stages(seeds), design.rule != "any_time"
-    flips = design.sign_flips and (not is_staged or any(n <= FEW_SEEDS for n, _ in stages))
-    if len(stages) == 1 and is_staged and not flips:
+    level, stages = design.error / tests, _stages(design, seeds, tests)
+    flipped = [n for n, _ in stages if design.sign_flips and n <= FLIPPED_SEEDS]
+    is_staged = design.rule != "any_time"
+    if not stages:
+        return 0.0
+    if len(stages) == 1 and is_staged and not flipped:
         return t_power(effect, stages[0][0], level * stages[0][1])
-    values_DK = np.random.default_rng(key).standard_normal((DRAWS, seeds)) + effect
-    asked = replace(design, error=level)  # flips are asked where t marks
-    different_DN, _ = staged_p(replace(asked, sign_flips=flips and not is_staged), values_DK)
-    if flips and is_staged:
-        few_DN, _ = staged_p(asked, values_DK[:, :FEW_SEEDS])
-        different_DN[:, : few_DN.shape[1]] = few_DN
-    return float((different_DN <= level).any(axis=-1).mean())
+    draws = FEWER_DRAWS if is_staged and max(flipped, default=0) > FEW_SEEDS else DRAWS
+    values_DK = np.random.default_rng(key).standard_normal((draws, seeds)) + effect
+    if not is_staged:
+        different_DN, _ = staged_p(replace(design, error=level), values_DK)
+        return float((different_DN <= level).any(axis=-1).mean())
+    marked_D = np.zeros(draws, dtype=bool)
+    for n, share in stages:
+        here_D = ~marked_D & (t_p(*mean_and_error(values_DK[:, :n]), n) <= level * share)
+        if n in flipped and here_D.any():
+            here_D[here_D] = sign_flip_p(values_DK[here_D, :n]) <= level * share
+        marked_D |= here_D
+    return float(marked_D.mean())
+
+
+def _stages(design: Design, seeds: int, tests: int) -> list[tuple[int, float]]:
+    """Those that could mark an effect; the evidence of any_time has the bound of sign flips."""
+    level, flips = design.error / tests, design.sign_flips
+    stages = design.stages(seeds)
+    return [(n, share) for n, share in stages if not flips or least_flip_p(n) <= level * share]
 
 
 def smallest_effect(

@@ -9,6 +9,7 @@ from sweep.cli.options import console
 from sweep.cli.text.table import Paragraph, table
 from sweep.statistics import power
 from sweep.statistics.design import Design, Rule
+from sweep.statistics.paired import least_flip_p
 from sweep.study.advice import counted
 
 EFFECTS = (0.5, 1.0, 2.0)  # d_z whose power is printed
@@ -25,16 +26,19 @@ def print_power(design: Design, seeds: Sequence[int], unit: str = "seeds") -> No
     ]
     out = console()
     out.print(table(rows, right=(unit, *list(rows[0])[2:])))
-    count, first = seeds[0], design.error / len(design.families)
+    count, families = seeds[0], len(design.families)
+    first, least = design.error / families, least_flip_p(count)
+    asked = Design.planned(design.families, count, rule=design.rule, error=design.error)
+    nothing = not power.can_mark(asked, count, families)
     out.print(
         Paragraph(
             "How often an effect is marked, by its size d_z: the mean difference over the standard "
             f"deviation of the differences between {unit}. "
-            f"{counted(len(design.families), 'family')}, "
+            f"{counted(families, 'family')}, "
             f"{counted(len(design.settings), 'setting')}, "
             f"error {design.error:g} for the whole table. Sign flips of {count} {unit} have no p "
-            f"below {2 / 2**count:.2g}; a family is marked from {first:.2g} on"
-            + (": so few can mark nothing." if 2 / 2**count > first else ".")
+            f"below {least:.2g}; a family is marked from {first:.2g} on"
+            + (": so few can mark nothing." if nothing else ".")
         )
     )
 
@@ -45,9 +49,10 @@ def found_text(design: Design, seeds: Sequence[int]) -> str:
     for count in seeds:
         planned = Design.planned(design.families, count, rule=design.rule, error=design.error)
         share = power.power(planned, 1.0, count, len(design.families))
-        found.append(f"{100 * share:.0f} % with {count}")
+        often = power.can_mark(planned, count, len(design.families))
+        found.append(f"{f'in {100 * share:.0f} %' if often else 'never'} with {count}")
     return (
-        "A gain of a family as large as its standard deviation between seeds would be found in "
+        "A gain of a family as large as its standard deviation between seeds would be found "
         f"{', '.join(found[:-1])} and {found[-1]} seeds."
     )
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 
 from search_spaces import catalog
+from sweep.statistics.design import Design
+from sweep.statistics.power import power
 from tests.support.command_line import refused, sweep
 
 
@@ -34,8 +36,12 @@ def test_the_verb_says_what_the_json_says() -> None:
     assert "4 constrained and 1 unconstrained arms" in " ".join(shown.split())
     assert "Estimate, within a factor of 2" in shown
     assert "timed here" in shown
-    told = "A gain of a family as large as its standard deviation between seeds would be found in"
-    assert f"{told} 40 % with 5, 76 % with 10 and 98 % with 20 seeds." in " ".join(shown.split())
+    told = "A gain of a family as large as its standard deviation between seeds would be found"
+    designs = {seeds: Design.planned({"photographs": ("g0.15",)}, seeds) for seeds in (10, 20)}
+    ten, twenty = (f"{100 * power(of, 1.0, n, 1):.0f} %" for n, of in designs.items())
+    assert f"{told} never with 5, in {ten} with 10 and in {twenty} with 20 seeds." in " ".join(
+        shown.split()
+    )
 
 
 def test_a_network_that_cannot_be_built_leaves_the_space_and_says_why() -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from scipy import integrate, stats
 
+from sweep.statistics.decisions import staged_p
 from sweep.statistics.design import Design
 from sweep.statistics.power import (
+    can_mark,
     power,
     smallest_effect,
     t_power,
@@ -48,6 +52,17 @@ def test_the_smallest_effect_is_marked_as_often_as_wanted(rule) -> None:
     design = Design.planned(ONE, 10, rule=rule)
     effect = smallest_effect(design, 10, 6)
     assert power(design, effect, 10, 6) == pytest.approx(0.8, abs=0.005)
+
+
+@pytest.mark.parametrize("seeds", [11, 12, 13])
+@pytest.mark.parametrize("effect", [1.5, 3.0])
+def test_a_few_more_than_ten_seeds_mark_what_the_rule_marks(seeds, effect) -> None:
+    design = Design.planned(ONE, seeds)
+    values = np.random.default_rng(1).standard_normal((1500, seeds)) + effect
+    asked = replace(design, error=0.05 / 36)  # flips where t marks: what decides is the same
+    marked = (staged_p(asked, values)[0] <= 0.05 / 36).any(axis=-1).mean()
+    assert power(design, effect, seeds, 36) == pytest.approx(marked, abs=0.04)
+    assert can_mark(design, seeds, 36) == (seeds > 11)
 
 
 def test_too_few_seeds_mark_nothing_however_large() -> None:
