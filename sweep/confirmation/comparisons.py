@@ -153,10 +153,12 @@ def _setting(
         for kind in arms.outcomes
     }
     test_units, plain = _test_units(arms), kinds[UNCONSTRAINED]
-    # Where units are too few to certify it, the means say whether the constraint binds.
+    # Where units are too few to certify it, the means say whether the constraint binds. An arm
+    # without a result says nothing of it.
     few = test_units is not None and test_units["groups"] < LEAST_UNITS
-    by_mean = few and plain["seeds"] and plain["feasible_by_mean"] / plain["seeds"] >= CERTIFIED
-    vacuous = bool(plain["feasible"] or by_mean)
+    meets = plain["feasible_by_mean"] if few else plain["certified"]["feasible"]
+    judged = plain["seeds"] - plain["counted_as_constant"]
+    vacuous = judged > 0 and meets / judged >= CERTIFIED
     return {
         "setting": planned.name,
         "family": planned.family,

@@ -150,6 +150,20 @@ def test_a_constraint_that_plain_training_meets_is_no_finding(objects: ObjectSto
     assert not any("is better" in text for text in sentences(entry))
 
 
+@pytest.mark.parametrize("lost", [2, 3, 9])
+def test_plain_arms_without_a_result_do_not_make_a_constraint_bind(
+    objects: ObjectStore, lost: int
+) -> None:
+    def diverging(setting: str, kind: str, seed: int) -> float | str:
+        is_lost = kind == "unconstrained" and seed < 1000 + lost
+        return "diverged" if is_lost else score(setting, kind, seed)
+
+    entry = shown(objects, diverging, plain=FEASIBLE)
+    assert contrast(entry)["outcome"] in ("better", "undecided")
+    assert [one["vacuous"] for one in entry["settings"]] == [True, True]
+    assert contrast(entry)["marked"] == "vacuous"
+
+
 def test_it_can_be_shown_while_baselines_alone_are_final(objects: ObjectStore) -> None:
     entry = shown(objects, lambda s, kind, seed: 9.0 if kind == "unconstrained" else None)
     assert contrast(entry)["mean"] is None
