@@ -154,9 +154,8 @@ def staged_p(design: Design, values_K: Floats) -> tuple[Floats, Floats]:
     """
     different, equivalent = [], []
     for n, share in design.stages(values_K.shape[-1]):
-        p, p_equivalent = _p(design, values_K[..., :n])
-        different.append(p / share)
-        equivalent.append(p_equivalent / share)
+        different.append(_different_p(design, values_K[..., :n]) / share)
+        equivalent.append(_equivalent_p(design, values_K[..., :n]) / share)
     none = np.ones((*values_K.shape[:-1], 0))
 
     def stacked(values: list[Floats]) -> Floats:
@@ -199,10 +198,8 @@ def decide(design: Design, differences_SK: Floats) -> Decisions:
     made_H = np.where(until_HN, own_HN, np.inf).argmin(axis=-1)
     stage_H = np.where(decided_H, made_H, last_H)
     counted_H = np.where(stage_H > 0, stages_N[stage_H], seeds_H)
-    mean_H, low_H, high_H, level_H, p_H = _estimates(design, values_HK, counted_H)
-    ended_mean_H, ended_low_H, ended_high_H, ended_level_H, _ = _estimates(
-        design, values_HK, seeds_H
-    )
+    mean_H, low_H, high_H, level_H = _estimates(design, values_HK, counted_H)
+    ended_mean_H, ended_low_H, ended_high_H, ended_level_H = _estimates(design, values_HK, seeds_H)
     outcome_H = np.where(is_same_H, 3, np.where(mean_H > 0, 1, 2))
     return Decisions(
         seeds=seeds_H,
@@ -211,7 +208,7 @@ def decide(design: Design, differences_SK: Floats) -> Decisions:
         low=low_H,
         high=high_H,
         level=level_H,
-        p=p_H,
+        p=_p_of_stage(design, values_HK, counted_H),
         p_adjusted=at_last(adjusted_HN),
         p_equivalent=at_last(same_HN),
         decided_at=np.where(decided_H, stages_N[first_H], 0),
@@ -254,10 +251,10 @@ def _at_later(
     for name, stage in later.items():
         place = len(design.families) + design.settings.index(name)
         counted_H[place] = decided_H[place] = stage
-    mean_H, low_H, high_H, level_H, p_H = _estimates(design, values_HK, counted_H)
+    mean_H, low_H, high_H, level_H = _estimates(design, values_HK, counted_H)
     return replace(
-        decisions, counted=counted_H, decided_at=decided_H,
-        mean=mean_H, low=low_H, high=high_H, level=level_H, p=p_H,
+        decisions, counted=counted_H, decided_at=decided_H, mean=mean_H, low=low_H, high=high_H,
+        level=level_H, p=_p_of_stage(design, values_HK, counted_H),
     )  # fmt: skip
 
 
@@ -276,23 +273,28 @@ def interval_name(design: Design, level: float) -> str:
     return f"paired t interval, {whole} over all {len(design.looks)} looks{here}"
 
 
-def _p(design: Design, values_K: Floats) -> tuple[Floats, Floats]:
-    """p of one stage, before its share of the error: different from 0, and equivalent to 0."""
-    (mean, error), effect = paired.mean_and_error(values_K), design.smallest_effect
+def _different_p(design: Design, values_K: Floats) -> Floats:
+    """p of one stage, before its share of the error, that the mean differs from 0."""
     if design.rule == "any_time":
-        different = partial(_one_over_e, design, values_K)
-        if effect is None:
-            return different(0.0), np.ones_like(mean)
-        same = np.maximum(different(effect), different(-effect))
-        return different(0.0), np.where(np.abs(mean) < effect, same, 1.0)
+        return _one_over_e(design, values_K, 0.0)
+    mean, error = paired.mean_and_error(values_K)
     p = np.where(error == 0, 1.0, paired.t_p(mean, error, values_K.shape[-1]))
-    p = _flipped(design, p, values_K)
+    return _flipped(design, p, values_K)
+
+
+def _equivalent_p(design: Design, values_K: Floats) -> Floats:
+    """The same, that it is closer to 0 than the smallest effect of interest; 1 without one."""
+    (mean, error), effect = paired.mean_and_error(values_K), design.smallest_effect
     if effect is None:
-        return p, np.ones_like(p)
+        return np.ones_like(mean)
+    edges = (effect, -effect)
+    if design.rule == "any_time":
+        same = np.maximum(*(_one_over_e(design, values_K, edge) for edge in edges))
+        return np.where(np.abs(mean) < effect, same, 1.0)
     same = paired.equivalence_p(mean, error, values_K.shape[-1], effect)
-    for edge in (effect, -effect):  # one-sided: half of the p of both sides
+    for edge in edges:  # one-sided: half of the p of both sides
         same = _flipped(design, same, values_K - edge, sides=1)
-    return p, same
+    return same
 
 
 def _flipped(design: Design, p: Floats, values_K: Floats, sides: int = 2) -> Floats:
@@ -320,11 +322,20 @@ def _adjusted(design: Design, p_HN: Floats) -> Floats:
     return np.moveaxis(np.concatenate(adjusted, axis=-1), -2, -1)
 
 
+def _p_of_stage(design: Design, values_HK: Floats, counted_H: Ints) -> Floats:
+    """p of the stage of each hypothesis' first ``counted`` seeds; NaN between two stages."""
+    p_H = np.full(counted_H.shape, np.nan)
+    for n, _ in design.stages(values_HK.shape[-1]):
+        if (here := counted_H == n).any():
+            p_H[here] = _different_p(design, values_HK[here][:, :n])
+    return p_H
+
+
 def _estimates(
     design: Design, values_HK: Floats, counted_H: Ints
-) -> tuple[Floats, Floats, Floats, Floats, Floats]:
-    """Mean, interval, its level, and p of the first ``counted`` seeds of each hypothesis."""
-    mean, low, high, level, p = (np.full(counted_H.shape, np.nan) for _ in range(5))
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Mean, interval and its level of the first ``counted`` seeds of each hypothesis."""
+    mean, low, high, level = (np.full(counted_H.shape, np.nan) for _ in range(4))
     shares = dict(design.stages(values_HK.shape[-1]))
     for n in np.unique(counted_H[counted_H > 0]).tolist():
         here = counted_H == n
@@ -335,8 +346,7 @@ def _estimates(
         reach = anytime.sequence_reach if design.rule == "any_time" else paired.t_reach
         half = np.where(error == 0, np.nan, error) * reach(n, 1 - design.error * shares[n])
         low[here], high[here] = mean[here] - half, mean[here] + half
-        p[here] = _p(design, values_HK[here][:, :n])[0]
-    return mean, low, high, level, p
+    return mean, low, high, level
 
 
 def _row(

@@ -204,6 +204,17 @@ def test_a_line_has_its_companions_of_the_counted_seeds() -> None:
     assert math.isnan(empty.mean)
 
 
+def test_tests_of_a_table_that_draw_signs_share_them() -> None:
+    design = Design.planned(FAMILIES, 40, smallest_effect=1.0)
+    values = drawn(11, 6, 40, effect=0.6)
+    paired._drawn_signs.cache_clear()
+    rows = table(
+        design, dict(zip("abcdef", map(dict, map(enumerate, values)), strict=True)), range(40)
+    )
+    assert {row.counted for row in rows} >= {40}
+    assert paired._drawn_signs.cache_info().misses == 1
+
+
 @pytest.mark.parametrize("rule", RULES)
 def test_no_star_anywhere_in_95_of_100_null_tables_at_any_stopping_time(rule) -> None:
     tables = 1000
