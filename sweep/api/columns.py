@@ -117,7 +117,7 @@ CONTRASTS: dict[str, tuple[str, str]] = {
     "p": ("", "p of the test: of paired t, or of sign flips where it is larger"),
     "p_adjusted": ("", "the same, adjusted for families and settings"),
     "p_equivalent": ("", "p of two one-sided tests for equivalence"),
-    "e_value": ("", "evidence of a test that may look at any time; above 20 is 5 %"),
+    "e_value": ("", "evidence of a test that may look at any time: 1 over it is p, at most 1"),
     "d_z": ("sd of the gains", "mean gain over their standard deviation"),
     "outcome": ("", "better, worse, equivalent, undecided, vacuous: what may be claimed"),
     "decided_at": ("seeds", "at how many seeds it was decided"),

@@ -1,12 +1,13 @@
 """Decisions of a confirmation: better, worse, equivalent or undecided. Pure.
 
 Every hypothesis, of a family (its settings' mean difference within each seed) or of a setting, gets
-a p-value at each stage that its design tests at, over the share of the error that the stage spends;
-with ``any_time`` it is 1 over the t e-process. The smallest so far is valid at every time and never
-rises: so what is decided once stays decided, and the table's error holds whenever one stops, under
-the rule. ``multiplicity.gatekept`` makes the table of them. Equivalence is the same once more with
-the p-values of TOST, and an error of its own: of all effects of 0 and of all effects as large as
-the smallest of interest, each table's false claims stay at most ``error``.
+a p-value at each stage that its design tests at, over the share of the error that the stage spends:
+the larger of the paired t test's and of sign flips'; with ``any_time`` 1 over the smaller of the t
+e-process and of its bets on signs. The smallest so far is valid at every time and never rises: so
+what is decided once stays decided, and the table's error holds whenever one stops, under the rule.
+``multiplicity.gatekept`` makes the table of them. Equivalence is the same once more with the
+p-values of TOST, and an error of its own: of all effects of 0 and of all effects as large as the
+smallest of interest, each table's false claims stay at most ``error``.
 
 Seeds count in the order of the plan, and up to the first that some setting of a family has not got
 yet: an order that results cannot change. Shape suffixes: S settings, K seeds, H hypotheses (first
@@ -46,7 +47,7 @@ class Decisions:
     low: Floats  # of the interval that covers at all stages at once; NaN before the first
     high: Floats
     level: Floats  # of the interval at this stage alone
-    p: Floats  # of this stage alone, unadjusted; with any_time 1 / E_n, at most 1
+    p: Floats  # of this stage alone, unadjusted
     p_adjusted: Floats  # decided different where it is at most the design's error
     p_equivalent: Floats  # adjusted; 1 without a smallest effect of interest
     decided_at: Ints  # after how many seeds; 0: undecided
@@ -85,15 +86,14 @@ class Row:
     p: float
     p_adjusted: float
     p_equivalent: float
-    e_value: float  # NaN but with any_time
+    e_value: float  # the smaller one, which decides; NaN but with any_time
     d_z: float
     outcome: Outcome
     decided_at: int | None
     ended: Estimate  # over all whole seeds: what is decided early is reported too large
-    # Companions over the counted seeds; they decide nothing.
+    # Over the counted seeds, whatever decides.
     sign_flip: paired.ExactTest
     wilcoxon: paired.ExactTest
-    sign_e_value: float
     hodges_lehmann: paired.HodgesLehmann
 
     def to_json(self) -> dict[str, Json]:
@@ -307,11 +307,16 @@ def _flipped(design: Design, p: Floats, values_K: Floats, sides: int = 2) -> Flo
 
 
 def _one_over_e(design: Design, values_K: Floats, null: float) -> Floats:
+    return np.fmin(1 / _e_value(design, values_K, null), 1.0)
+
+
+def _e_value(design: Design, values_K: Floats, null: float = 0.0) -> Floats:
+    """The evidence against a mean of ``null`` that decides, by the design's rule."""
     mean, error = paired.mean_and_error(values_K)
     e = anytime.t_e_value(paired.t_of(mean, error, null), values_K.shape[-1])
     if design.sign_flips:
         e = np.fmin(e, anytime.symmetric_e_values(values_K - null)[..., -1])
-    return np.where(error == 0, 1.0, np.fmin(1 / e, 1.0))
+    return np.where(error == 0, 1.0, e)
 
 
 def _adjusted(design: Design, p_HN: Floats) -> Floats:
@@ -355,8 +360,9 @@ def _row(
 ) -> Row:  # fmt: skip
     counted, decided_at = int(decisions.counted[h]), int(decisions.decided_at[h])
     values_K = values_HK[h, :counted]
-    mean, error = paired.mean_and_error(values_K) if counted else (np.array(math.nan),) * 2
-    e_value = anytime.t_e_value(paired.t_of(mean, error), counted)
+    e_value = math.nan
+    if design.rule == "any_time":
+        e_value = float(_e_value(design, values_K)) if counted else 1.0
     nothing = paired.HodgesLehmann(math.nan, math.nan, math.nan, math.nan)
     return Row(
         name=name,
@@ -371,7 +377,7 @@ def _row(
         p=float(decisions.p[h]),
         p_adjusted=float(decisions.p_adjusted[h]),
         p_equivalent=float(decisions.p_equivalent[h]),
-        e_value=float(e_value) if design.rule == "any_time" else math.nan,
+        e_value=e_value,
         d_z=paired.standardised_effect(values_K) if counted > 1 else math.nan,
         outcome=OUTCOMES[int(decisions.outcome[h])],
         decided_at=decided_at or None,
@@ -383,6 +389,5 @@ def _row(
         ),
         sign_flip=paired.sign_flip(values_K),
         wilcoxon=paired.wilcoxon(values_K),
-        sign_e_value=anytime.sign_e_value(values_K),
         hodges_lehmann=paired.hodges_lehmann(values_K, 1 - design.error) if counted else nothing,
     )

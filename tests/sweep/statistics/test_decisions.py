@@ -201,6 +201,10 @@ def test_a_line_has_its_companions_of_the_counted_seeds() -> None:
     empty = table(design, {}, range(20))[0]
     assert (empty.seeds, empty.outcome) == (0, "undecided")
     assert empty.e_value == 1.0
+    clear = table(design, {"a": dict(enumerate([1.0, 1.1, 0.9, 1.05, 0.95]))}, range(20))[1]
+    assert clear.outcome == "undecided"
+    assert clear.p == pytest.approx(1 / clear.e_value)  # of the bets on signs: t says 55
+    assert clear.e_value < 2**4
     assert math.isnan(empty.mean)
 
 
