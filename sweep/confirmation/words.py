@@ -120,13 +120,15 @@ def outcome_words(
 ) -> tuple[str, str]:
     """An outcome in words, without its size and with it.
 
-    What is equivalent is slightly better or worse where its intervals lie on one side of 0.
+    What is equivalent is slightly better or worse where the table's test of a difference says so
+    as well, and its intervals lie on one side of 0.
     """
     least, mean, unit = entry["design"]["smallest_effect"], contrast["mean"], entry["unit"]
     if outcome == "undecided":
         return outcome, f"undecided: {mean:+.3g} {unit}"
     equal = "equivalent: " * (outcome == "equivalent")
-    if equal and not _is_one_sided(contrast):
+    is_told = contrast["p_adjusted"] <= entry["design"]["error"] and _is_one_sided(contrast)
+    if equal and not is_told:
         no = "no difference that matters"
         return (
             f"{equal}{no} (below {least:g} {unit})",

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from sweep.confirmation.controls import CONTROLS
-from sweep.confirmation.words import answer, in_short, of_setting
+from sweep.confirmation.words import answer, in_short, of_setting, outcome_words
+from sweep.statistics.decisions import table
+from sweep.statistics.design import Design
 from trainables.plain import Json
 
 
 def setting(**marked: str) -> dict[str, Json]:
     """A setting whose constrained arm is better than plain training, and so than its controls."""
     against = {"mean": 0.2, "counted": 6, "seeds": 6, "low": 0.1, "high": 0.3, "marked": "better"}
-    against |= {"outcome": "better", "decided_at": 6}
+    against |= {"outcome": "better", "decided_at": 6, "p_adjusted": 0.04}
     against["sign_flip"] = {"p": 2 / 2**6, "least_p": 2 / 2**6}
     contrasts = {
         name: {**against, "marked": mark, "question": CONTROLS[name].question}
@@ -98,6 +101,10 @@ def sized(name: str, mean: float, half: float, outcome: str, **contrast: Json) -
             "equivalent: slightly worse, by 0.03 grey levels, too little to matter (below 0.15)",
         ),
         (
+            sized("a", 0.03, 0.012, "equivalent", p_adjusted=0.06),  # one of many lines
+            "equivalent: no difference that matters, +0.03 grey levels (below 0.15), on",
+        ),
+        (
             sized("a", 0.03, 0.05, "equivalent"),
             "equivalent: no difference that matters, +0.03 grey levels (below 0.15), on",
         ),
@@ -124,6 +131,20 @@ def test_a_size_that_does_not_matter_is_told_with_the_words_for_it(
     one: dict[str, Json], begins: str
 ) -> None:
     assert of_setting(one, ENTRY).startswith(begins)
+
+
+def test_tables_of_no_effect_hardly_ever_have_a_slight_one() -> None:
+    families = {f: tuple(f"{f}{number}" for number in range(6)) for f in "abcdef"}
+    design = Design.planned(families, 10, smallest_effect=3.0)
+    entry = {"design": design.to_json(), "unit": "grey levels"}
+    random, told = np.random.default_rng(0), 0
+    for _ in range(40):
+        gains = {name: dict(enumerate(random.standard_normal(10))) for name in design.settings}
+        rows = table(design, gains, range(10))
+        words = {outcome_words(row.to_json(), row.outcome, entry)[0] for row in rows}
+        assert any(text.startswith("equivalent: no difference") for text in words)
+        told += any("slightly" in text for text in words)
+    assert told <= 4  # 5 % of tables are 2
 
 
 def test_a_control_that_is_hardly_worse_is_said_to_be_so() -> None:
