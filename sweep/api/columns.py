@@ -114,7 +114,8 @@ CONTRASTS: dict[str, tuple[str, str]] = {
     "ended_low": ("{unit}", "lower end of its interval; empty between two looks"),
     "ended_high": ("{unit}", "upper end of its interval"),
     "ended_interval": ("", "name and level of that interval"),
-    "p": ("", "p of the test: of paired t, or of sign flips where it is larger"),
+    "p": ("", "p of the test: of paired t (where t finds something, of sign flips if larger, "
+          "unless the plan is of before); with any_time 1 over e_value"),
     "p_adjusted": ("", "the same, adjusted for families and settings"),
     "p_equivalent": ("", "p of two one-sided tests for equivalence"),
     "e_value": ("", "evidence of a test that may look at any time: 1 over it is p, at most 1"),

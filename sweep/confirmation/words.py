@@ -266,7 +266,7 @@ def few_seeds(
         return []
     text = f"By sign flips p is {flip['p']:.2g}, and of {count} {unit} it is never below "
     text += f"{flip['least_p']:.2g}"
-    if flip["p"] > entry["design"]["error"]:
+    if flip["p"] > entry["design"]["error"] and not entry["design"].get("sign_flips", False):
         text += ": the claim rests on differences being normal"
     return [f"{text}."]
 
@@ -275,14 +275,14 @@ def p_text(design: Mapping[str, Json]) -> str:
     """Whose p a table has, before it is adjusted.
 
     >>> p_text({"rule": "looks", "sign_flips": True})
-    "the larger of the paired t test's and of sign flips'"
+    "the paired t test's (where t finds something, sign flips' if that is larger)"
     """
     flips = design.get("sign_flips", False)
     if design["rule"] == "any_time":
         both = "the smaller of the t e-process and of its bets on signs alone"
         return f"1 over {both if flips else 'the t e-process'}"
     t = "the paired t test's"
-    return f"the larger of {t} and of sign flips'" if flips else t
+    return f"{t} (where t finds something, sign flips' if that is larger)" if flips else t
 
 
 def _against_controls(one: Mapping[str, Json], least: float | None) -> list[str]:
@@ -328,9 +328,11 @@ def limits(entry: Mapping[str, Json]) -> list[str]:
     drawn = [contrast["units"] for contrast in contrasts if contrast["units"] is not None]
     if any(one["groups"] < LEAST_UNITS for one in drawn):
         fewest = min(drawn, key=lambda one: one["groups"])
+        of = f"{fewest['groups']} {fewest['group']}{'s' * (fewest['groups'] > 1)}"
+        if fewest["groups"] == 1 < fewest["units"]:  # as ``over_units`` does
+            of = f"the {fewest['unit']}s of {of}"
         texts.append(
-            f"Intervals over test units draw {fewest['groups']} {fewest['group']}"
-            f"{'s' * (fewest['groups'] > 1)} anew: from fewer than {LEAST_UNITS} they are too "
+            f"Intervals over test units draw {of} anew: from fewer than {LEAST_UNITS} they are too "
             "narrow."
         )
     if not entry["design"].get("sign_flips", False):

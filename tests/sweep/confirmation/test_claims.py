@@ -15,7 +15,7 @@ from sweep.cli.text.confirmed import print_confirmed
 from sweep.confirmation.comparisons import agrees, confirmed, is_decided
 from sweep.confirmation.paper_tables import paper_confirmed_table
 from sweep.confirmation.tables import confirmed_table
-from sweep.confirmation.words import of_family, of_setting, sentences
+from sweep.confirmation.words import limits, of_family, of_setting, sentences
 from sweep.report.pages.confirmation import _arms, _families, _family_table
 from sweep.statistics.decisions import table
 from sweep.statistics.design import Design
@@ -372,6 +372,8 @@ def test_of_one_clip_its_windows_are_drawn_and_the_line_says_so(objects: ObjectS
     assert found["units"]["groups"] == 1
     assert "the windows of one clip" in found["units"]["name"]
     assert "48 windows of 1 clip; fewer than 10" in of_setting(entry["settings"][0], entry)
+    (text,) = (text for text in limits(entry) if text.startswith("Intervals over test units"))
+    assert "draw the windows of 1 clip anew" in text
 
 
 def test_groups_keep_the_mean_and_variance_is_theirs() -> None:

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from sweep.confirmation.controls import CONTROLS
-from sweep.confirmation.words import answer, in_short, of_setting, outcome_words
+from sweep.confirmation.words import answer, in_short, of_setting, outcome_words, p_text
 from sweep.statistics.decisions import table
 from sweep.statistics.design import Design
+from tests.support.confirmations import of_before
 from trainables.plain import Json
 
 
@@ -46,6 +47,8 @@ def test_what_few_seeds_can_show_stands_beside_a_claim() -> None:
     assert "never below 0.062: the claim rests on differences being normal." in of_setting(
         one, ENTRY
     )
+    agree = {**ENTRY, "design": ENTRY["design"] | {"sign_flips": True}}  # then they bore it out
+    assert "never below 0.062. " in of_setting(one, agree)
     assert "By sign flips" not in of_setting(
         one | {"contrasts": {"unconstrained": contrast | {"counted": 10, "seeds": 10}}}, ENTRY
     )
@@ -145,6 +148,15 @@ def test_tables_of_no_effect_hardly_ever_have_a_slight_one() -> None:
         assert any(text.startswith("equivalent: no difference") for text in words)
         told += any("slightly" in text for text in words)
     assert told <= 4  # 5 % of tables are 2
+
+
+def test_the_p_of_a_line_is_named_as_it_is_taken() -> None:
+    design = Design.planned({"UT": ("a",)}, 6)
+    row = table(design, {"a": dict(enumerate([0.1, -1.0, 1.2, 0.0, -0.4, 0.9]))}, range(6))[1]
+    assert row.p > 0.05  # t finds nothing: sign flips are not asked
+    assert row.p != row.sign_flip.p
+    assert p_text(design.to_json()).startswith("the paired t test's (where t finds something,")
+    assert p_text(of_before({"UT": ("a",)}).to_json()) == "the paired t test's"
 
 
 def test_a_control_that_is_hardly_worse_is_said_to_be_so() -> None:
