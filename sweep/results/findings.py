@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from sweep.study.pairs import ROUNDING
 from trainables.plain import Json
 from trainables.registry.lookup import facts_of
 from trainables.registry.task_facts import Metric
@@ -192,7 +193,8 @@ def _kind(entry: Entry) -> str:
         return "useless"
     if entry["vacuous"]:
         return "vacuous"
-    asks_enough = entry["is_control"] or entry["demanded_descent"] >= entry["least_descent"]
+    least = entry["least_descent"] - ROUNDING
+    asks_enough = entry["is_control"] or entry["demanded_descent"] >= least
     return "alone" if asks_enough else "little"
 
 

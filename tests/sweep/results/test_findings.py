@@ -189,6 +189,11 @@ def test_of_texts_the_constant_stands_in_for_the_input() -> None:
         ),
         (lost(0.0, ours={"feasible": True}), "plain arms", ("resume", "--retry-failed")),
         (
+            lost(0.0, ours={"feasible": True}, demanded_descent=0.3 - 1e-16),  # as pairs compare
+            "plain arms",
+            ("resume", "--retry-failed"),
+        ),
+        (
             lost(2.0, is_control=True, demanded_descent=0.0),
             "plain arms",
             ("resume", "--retry-failed"),
