@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from sweep.confirmation.plan import CONSTRAINED, MEASURES, UNCONSTRAINED
-from sweep.confirmation.words import ended_text, is_early, p_text, sentences, units_text
+from sweep.confirmation.words import (
+    ended_text,
+    is_early,
+    marked_text,
+    p_text,
+    sentences,
+    units_text,
+)
 from sweep.results.tables.formats import NOTHING, Row, Table, number
 from sweep.results.verdict_text import codes_text
 from trainables.plain import Json
@@ -31,6 +38,7 @@ def confirmed_table(entry: Mapping[str, Json]) -> Table:
     for one in entry["settings"]:
         for other, contrast in one["contrasts"].items():
             rows.append(_contrast_row(one, other, contrast, entry["measure"]))
+    contrasts = [c for one in entry["settings"] for c in one["contrasts"].values()]
     shown_rows = [row for row in rows if row["level"] == "setting"]
     shown = [
         ("setting", [str(row["setting"]) for row in shown_rows]),
@@ -40,8 +48,8 @@ def confirmed_table(entry: Mapping[str, Json]) -> Table:
         ("from", [number(row["low"], "+.3f") for row in shown_rows]),
         ("to", [number(row["high"], "+.3f") for row in shown_rows]),
         ("p", [number(row["p_adjusted"], ".2g") for row in shown_rows]),
-        ("outcome", [str(row["outcome"]) for row in shown_rows]),
-        *early_columns([c for one in entry["settings"] for c in one["contrasts"].values()]),
+        ("outcome", [marked_text(contrast, entry) for contrast in contrasts]),
+        *early_columns(contrasts),
         ("certified", [str(row["certified"] or NOTHING) for row in shown_rows]),
     ]
     return Table("confirmed", caption(entry), rows, shown, notes(entry), texts=2, headed=1)

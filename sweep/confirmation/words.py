@@ -149,6 +149,18 @@ def outcome_words(
     )
 
 
+def marked_text(contrast: Mapping[str, Json], entry: Mapping[str, Json]) -> str:
+    """What may be claimed, in a table's cell, with the word for a size that does not matter.
+
+    >>> entry = {"design": {"smallest_effect": 0.15}}
+    >>> marked_text({"marked": "better", "mean": 0.03}, entry)
+    'slightly better'
+    """
+    marked, least = contrast["marked"], entry["design"]["smallest_effect"]
+    is_small = marked in ("better", "worse") and is_slight(contrast["mean"], least)
+    return f"{'slightly ' * is_small}{marked}"
+
+
 def _is_one_sided(contrast: Mapping[str, Json]) -> bool:
     """Whether the interval over seeds, and the one over units where there is one, leave out 0."""
     found = [contrast, *([contrast["units"]] if contrast.get("units") else [])]

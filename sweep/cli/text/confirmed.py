@@ -15,6 +15,7 @@ from sweep.confirmation.words import (
     in_short,
     is_early,
     limits,
+    marked_text,
     of_setting,
     p_text,
     units_text,
@@ -42,7 +43,7 @@ def print_confirmed(entry: Mapping[str, Json]) -> None:
     )
     out.print()
     early = any(map(is_early, [*entry["families"], *_every(entry)]))
-    families = {f["name"]: contrast_row(f, f["marked"], early=early) for f in entry["families"]}
+    families = {f["name"]: contrast_row(f, entry, early=early) for f in entry["families"]}
     out.print(table([{"family": name, **row} for name, row in families.items()], right=_RIGHT))
     for one in entry["settings"]:
         out.print()
@@ -50,7 +51,7 @@ def print_confirmed(entry: Mapping[str, Json]) -> None:
         out.print(Paragraph(f"{one['setting']}, proposal {one['proposal']}{how}", style="bold"))
         rows = []
         for other, contrast in one["contrasts"].items():
-            numbers = contrast_row(contrast, contrast["marked"], early=early)
+            numbers = contrast_row(contrast, entry, early=early)
             rows.append({"  against": f"  {_plainly(other)}", **numbers})
         out.print(table(rows, right=_RIGHT, whole=("  against",)))
         said = of_setting(one, entry)
@@ -83,13 +84,13 @@ def _every(entry: Mapping[str, Json]) -> list[Mapping[str, Json]]:
 
 
 def contrast_row(
-    contrast: Mapping[str, Json], outcome: str, unit: str = "seeds", *, early: bool
+    contrast: Mapping[str, Json], entry: Mapping[str, Json], unit: str = "seeds", *, early: bool
 ) -> dict[str, str]:
     """The numbers of one comparison as a table's cells.
 
     Args:
         contrast: a family's or a setting's.
-        outcome: that may be printed of it.
+        entry: the whole one, whose design has the smallest effect of interest.
         unit: what it counts.
         early: whether to show beside it what all say that have ended.
     """
@@ -100,7 +101,7 @@ def contrast_row(
         "from": number(contrast["low"], "+.3f"),
         "to": number(contrast["high"], "+.3f"),
         "p": number(contrast["p_adjusted"] if contrast["counted"] else None, ".2g"),
-        "outcome": outcome,
+        "outcome": marked_text(contrast, entry),
         **({f"all ended {unit}": cell} if early else {}),
     }
 

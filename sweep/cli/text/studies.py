@@ -61,7 +61,7 @@ def print_studied(entry: Mapping[str, Json]) -> None:
     out.print()
     early = any(is_early(one, _UNIT) for one in [*entry["families"], *entry["settings"]])
     families = [
-        {"family": f["name"], **contrast_row(f, f["marked"], _UNIT, early=early)}
+        {"family": f["name"], **contrast_row(f, entry, _UNIT, early=early)}
         for f in entry["families"]
     ]
     out.print(table(families, right=_RIGHT))
@@ -69,7 +69,7 @@ def print_studied(entry: Mapping[str, Json]) -> None:
     rows = []
     for one in entry["settings"]:
         lacking, certified = one["no_winner"], one["certified"]
-        row = {"setting": one["setting"], **contrast_row(one, one["marked"], _UNIT, early=early)}
+        row = {"setting": one["setting"], **contrast_row(one, entry, _UNIT, early=early)}
         row["no winner"] = f"{lacking[CONSTRAINED]}, {lacking[TUNED]}"
         row["certified"] = f"{certified['feasible']} of {certified['of']}"
         rows.append(row)

@@ -13,6 +13,7 @@ from sweep.confirmation.words import (
     equal_tries_text,
     groups_text,
     limits,
+    marked_text,
     of_family,
     of_setting,
     sentences,
@@ -116,7 +117,7 @@ def _family_table(entry: Mapping[str, Json]) -> Table:
     families = entry["families"]
     shown = [
         ("family", [family["name"] for family in families]),
-        ("outcome", [family["marked"] for family in families]),
+        ("outcome", [marked_text(family, entry) for family in families]),
         ("seeds", [str(family["counted"]) for family in families]),
         ("gain", [number(family["mean"], "+.3f") for family in families]),
         ("from", [number(family["low"], "+.3f") for family in families]),
@@ -162,7 +163,7 @@ def _setting(one: Mapping[str, Json], entry: Mapping[str, Json]) -> str:
         )
     return (
         f'<section aria-labelledby="{name}"><h3 id="{name}">{name}</h3>'
-        f"<p><span class=tag>{escape(plain['marked'])}</span></p>{markup.bullets(lines)}"
+        f"<p><span class=tag>{escape(marked_text(plain, entry))}</span></p>{markup.bullets(lines)}"
         f"{markup.table(_arms(one, entry), level=4)}"
         f"{markup.details('Gains seed by seed', markup.table(_seeds(one), level=4))}"
         "</section>"
@@ -187,7 +188,7 @@ def _arms(one: Mapping[str, Json], entry: Mapping[str, Json]) -> Table:
     shown = [
         ("arm", [kind.replace("_", " ") for kind in kinds]),
         ("arms ended", [text or NOTHING for text in ended]),
-        ("outcome against it", [str(c.get("marked") or NOTHING) for c in contrasts]),
+        ("outcome against it", [marked_text(c, entry) if c else NOTHING for c in contrasts]),
         ("seeds", [str(arm["seeds"]) for arm in kinds.values()]),
         ("mean", [number(arm["mean"].get(measure), ".3f") for arm in kinds.values()]),
         ("sd", [number(arm["sd"].get(measure), ".3f") for arm in kinds.values()]),

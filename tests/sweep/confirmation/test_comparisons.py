@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from sweep.cli.text.confirmed import print_confirmed
 from sweep.confirmation.comparisons import confirmed
 from sweep.confirmation.tables import confirmed_table, notes
 from sweep.confirmation.words import sentences
+from sweep.report.pages.confirmation import _arms, _setting
+from sweep.results.tables.formats import NOTHING
 from sweep.study.definition import Definition
 from tests.support import confirmations as hand
 from tests.support.records import ended, finished
@@ -126,6 +129,26 @@ def test_equal_arms_are_undecided_or_equivalent(objects: ObjectStore) -> None:
 def test_no_gain_is_no_claim(objects: ObjectStore) -> None:
     entry = shown(objects, lambda s, k, seed: score(s, k, seed, gain=0.0))
     assert contrast(entry)["marked"] in ("undecided", "equivalent")
+
+
+def test_cells_say_slightly_as_the_sentences_below_them(
+    objects: ObjectStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hand.searched(objects)
+    plan, definition = hand.stored(objects, hand.wanted(smallest_effect=5.0))
+    hand.trained(objects, definition, score)
+    entry = confirmed(objects, definition, plan)
+    # As where the difference alone is tested, the interval reaching beyond what matters.
+    for one in entry["settings"]:
+        one["contrasts"]["unconstrained"] |= {"marked": "better", "outcome": "better"}
+    assert "slightly better" in sentences(entry)[0]
+    assert dict(confirmed_table(entry).shown)["outcome"] == ["slightly better"] * 2
+    assert [r["outcome"] for r in confirmed_table(entry).rows][1:] == ["better", "better"]
+    against = dict(_arms(entry["settings"][0], entry).shown)["outcome against it"]
+    assert sorted(against) == ["slightly better", NOTHING]
+    assert "<span class=tag>slightly better</span>" in _setting(entry["settings"][0], entry)
+    print_confirmed(entry)
+    assert capsys.readouterr().out.count("slightly better") >= 2  # a cell each
 
 
 def test_to_diverge_is_never_better_than_to_finish_badly(objects: ObjectStore) -> None:
