@@ -183,10 +183,10 @@ def reference_loss(constraint: ConstraintConfig | None, scales: Scales | None) -
 
 
 def value_texts(values: Sequence[Json]) -> list[str]:
-    """The cells of a column: numbers of about one size have equally many decimals.
+    """The cells of a column: numbers of about one size have equally many decimals, all measured.
 
     >>> value_texts([0.1058, 0.09359, None, 1.0]), value_texts([5e-05, 0.003])
-    (['0.1060', '0.0936', '—', '1.0000'], ['5e-05', '0.003'])
+    (['0.1058', '0.0936', '—', '1.0000'], ['5e-05', '0.003'])
     """
     texts = list(map(value_text, values))
     numbers = [text for text, value in zip(texts, values, strict=True) if isinstance(value, float)]
@@ -195,7 +195,7 @@ def value_texts(values: Sequence[Json]) -> list[str]:
         return texts
     decimals = max((len(text.partition(".")[2]) for text in numbers), default=0)
     return [
-        f"{float(text):.{decimals}f}" if isinstance(value, float) else text
+        f"{value:.{decimals}f}" if isinstance(value, float) else text
         for text, value in zip(texts, values, strict=True)
     ]
 
