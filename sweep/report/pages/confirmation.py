@@ -197,7 +197,7 @@ def _arms(one: Mapping[str, Json], entry: Mapping[str, Json]) -> Table:
             if differ
             else []
         ),
-        ("gain", [number(c.get("mean"), "+.3f") for c in contrasts]),
+        ("gain over it", [number(c.get("mean"), "+.3f") for c in contrasts]),
         ("over seeds and test units", [units(c) for c in contrasts]),
         (
             "certified",

@@ -107,6 +107,7 @@ def test_means_beside_a_contrast_are_of_its_seeds_whatever_others_count(
     assert means["mixed_gamma"] - means["constrained"] == pytest.approx(control["mean"])
     shown = dict(_arms(entry["settings"][0], entry).shown)
     place = shown["arm"].index("mixed gamma")
+    assert shown["gain over it"][place] == f"{control['mean']:+.3f}"
     assert shown["constrained on these seeds"][place] == f"{means['constrained']:.3f}"
 
 
