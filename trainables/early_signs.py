@@ -40,6 +40,7 @@ PAID_TO_RISE = 3.0  # an early layer's loss over the input's, while its weight i
 FLAT = 0.01  # of the first report's training loss: a loss that stays this near has not moved
 SLOW = 0.5  # of the median of earlier steps per second
 LEAST_SECONDS = 10.0  # of training, in a report interval whose speed says something
+ABOUT_EQUAL = 1.05  # a loss over the input's up to which a network has only not learnt yet
 GROWN = 10.0  # a hidden norm over its first report's, while the layer's loss has fallen
 STALE = 0.9  # a multiplier that keeps this share of itself over a whole report interval
 WELL_MET = -0.25  # mean violation, over the loss allowed, below which a multiplier should fall fast
@@ -250,11 +251,12 @@ def _of_the_output(config: ArmConfig, scales: Scales, report: Report) -> Iterato
             ends=True,
         )
     elif config.train_gamma > 0 and loss >= identity and report.step >= SETTLED * config.steps:
-        yield Sign(
-            "The held-out loss is not below the unchanged input's after a quarter of the steps. "
-            "Train longer or raise primal_lr.",
-            badness=loss,
-        )
+        how = "is not below the unchanged input's after a quarter of the steps. Train longer or "
+        how += "raise primal_lr."
+        if loss > ABOUT_EQUAL * identity:
+            how = "is above the unchanged input's after a quarter of the steps. Lower primal_lr, "
+            how += "or train longer."
+        yield Sign(f"The held-out loss {how}", badness=loss)
 
 
 def _of_classifier(config: ArmConfig, loss: float, step: int) -> Iterator[Sign]:
@@ -370,7 +372,8 @@ def _paid_to_rise(scales: Scales, report: Report) -> Iterator[Sign]:
             yield Sign(
                 f"Layer {layer} is paid to raise its loss: its weight is negative and its loss "
                 f"above {PAID_TO_RISE:g} times the input's. "
-                "Lower dual_lr, or set grad_through_previous to false.",
+                "Lower constraint.dual_lr (its range, where it is searched), or set "
+                "constraint.grad_through_previous to false.",
                 badness=losses_F[layer],
                 ends=True,
                 of_constraint=True,

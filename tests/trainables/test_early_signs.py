@@ -63,7 +63,11 @@ def test_a_network_without_relu_is_not_told_of_dead_ones() -> None:
 def test_an_output_that_is_no_better_than_the_input_is_named_after_a_quarter() -> None:
     flat = [0.5, 0.5, 0.5, 0.5]
     assert "unchanged input" in signs(losses=flat)[0]
+    assert "Train longer or raise primal_lr." in signs(losses=flat)[0]
     assert signs(step=9, losses=flat) == []
+    (above,) = signs(losses=[0.5, 0.6, 0.7, 0.8])  # it blew up, and `best` says the same
+    assert "is above the unchanged input's" in above
+    assert above.endswith("Lower primal_lr, or train longer.")
 
 
 def test_a_multiplier_that_only_rose_while_its_layer_misses_is_named() -> None:
@@ -381,7 +385,7 @@ def stopped(
 
 @pytest.mark.parametrize(
     ("sign", "words"),
-    [(BLANK, "Lower primal_lr"), (WOUND, "less alpha"), (PAID, "Lower dual_lr")],
+    [(BLANK, "Lower primal_lr"), (WOUND, "less alpha"), (PAID, "Lower constraint.dual_lr")],
     ids=["blank", "wound up", "paid to rise"],
 )
 def test_what_lasts_ends_the_run_with_advice(sign: Layers, words: str) -> None:
