@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from sweep.results.verdict_text import codes_text
 from sweep.study.pairs import ROUNDING
 from trainables.plain import Json
 from trainables.registry.lookup import facts_of
@@ -80,13 +81,26 @@ def findings(entries: Sequence[Entry]) -> list[str]:
         are = "it is" if len(winners) == 1 else f"{controls} of them {is_or_are}"
         what = f"{are} a control, which a constraint judges and does not train."
     sentences = [f"{'The setting has' if len(entries) == 1 else have} a winner: {what}"]
+    sentences += _of_two_codes(winners)
+    of_one_code = [entry for entry in winners if not codes_text(entry)]
     for block, words in (
         ("seen_mean", "On what training or selection looked at (seen gammas)"),
         ("unseen_mean", "Out of distribution (unseen gammas)"),
     ):
-        sentences += _compared(winners, block, words, metric)
+        sentences += _compared(of_one_code, block, words, metric)
     sentences += _against_filter(winners, metric)
     return sentences
+
+
+def _of_two_codes(entries: Sequence[Entry]) -> list[str]:
+    """That pairs are of two codes, whose gains say nothing about constraining."""
+    count = sum(map(bool, map(codes_text, entries)))
+    if not count:
+        return []
+    who = "Its pair is" if len(entries) == 1 else f"{count} of {len(entries)} pairs shown are"
+    return [
+        f"{who} of two codes: what differs between the arms may be the code, so no gain counts."
+    ]
 
 
 def _compared(winners: Sequence[Entry], block: str, words: str, metric: Metric) -> list[str]:
@@ -168,7 +182,7 @@ def _nothing_won(entries: Sequence[Entry], metric: Metric) -> list[str]:
     for setting, text in list(behind.items())[:1]:
         more = f"; the same in {len(behind) - 1} more" * (len(behind) > 1)
         sentences.append(text if len(judged) == 1 else f"{text[:-1]} ({setting}{more}).")
-    return sentences
+    return sentences + _of_two_codes(judged)
 
 
 _MISSING = ("close", "far")
@@ -208,8 +222,19 @@ def _given(entry: Entry) -> str:
         return ""
     alpha = constraint["alpha"]
     gives = alpha * (1 - ours["worst_missing_share"])
-    does = f"removes {100 * gives:.2g} %" if gives >= 0 else f"adds {-100 * gives:.2g} %"
-    return f"; alpha asks it to remove {100 * alpha:.2g} % of the loss before it, and it {does}"
+    does = f"{'removes' if gives >= 0 else 'adds'} {_percent(abs(gives))}"
+    return f"; alpha asks it to remove {_percent(alpha)} of the loss before it, and it {does}"
+
+
+def _percent(share: float) -> str:
+    """A share in percent, two digits of what is small.
+
+    >>> _percent(0.0128), _percent(0.996), _percent(13.04), _percent(1e-6)
+    ('1.3 %', '100 %', '1,304 %', 'less than 0.01 %')
+    """
+    if 0 < share < 1e-4:
+        return "less than 0.01 %"
+    return f"{100 * share:,.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"
 
 
 def _behind(entry: Entry, metric: Metric) -> str:
@@ -234,21 +259,36 @@ def _behind(entry: Entry, metric: Metric) -> str:
     ) * bool(said)
 
 
+def _untrained(entry: Entry, metric: Metric) -> str:
+    """How plain training has failed to learn: "worse" than what needs no training, or "slow"."""
+    if not _behind(entry, metric):
+        return ""
+    references = entry["references"]
+    trivial = references["identity" if "identity" in references else "constant"]["seen_mean"]
+    lost = -metric.gain(entry["unconstrained"]["seen_mean"], trivial)
+    return "worse" if lost >= metric.smallest_effect else "slow"
+
+
 def next_step(entries: Sequence[Entry]) -> Step | None:
-    """What to do where nothing won: what most of the settings need; None where something did."""
-    judged = [entry for entry in entries if entry["proposals"]["finished"]]
+    """What to do where nothing won: what most of the settings need; None where something did.
+
+    Nothing follows from pairs of two codes.
+    """
+    judged = [e for e in entries if e["proposals"]["finished"] and not codes_text(e)]
     if not judged or any(entry["winner"] for entry in entries):
         return None
     metric = facts_of(entries[0]["task"]).metric
-    kinds = ["untrained" if _behind(entry, metric) else _kind(entry) for entry in judged]
+    kinds = [_untrained(entry, metric) or _kind(entry) for entry in judged]
     ((kind, _),) = Counter(kinds).most_common(1)
     of = [entry for entry, its in zip(judged, kinds, strict=True) if its == kind]
     configs = [entry["constrained"]["config"] for entry in of if entry["constrained"]]
-    alpha = f"{min((c['constraint']['alpha'] for c in configs), default=0.0):.2g}"
-    longer = f"--set steps={2 * max((c['steps'] for c in configs), default=0)}"
+    alpha = f"{min((c['constraint']['alpha'] for c in configs), default=0.0):.4g}"
+    steps = 2 * max((c["steps"] for c in configs), default=0)
+    longer = f"`sweep run SPACE --name NEW --set steps={steps}`"
     more = 2 * max(entry["proposals"]["wanted"] for entry in entries)
     return {
-        "untrained": Step(
+        "worse": Step(f"First lower primal_lr, or train longer ({longer})."),
+        "slow": Step(
             f"First train longer ({longer}) or with a higher primal_lr; then ask for less than "
             f"alpha {alpha}."
         ),

@@ -164,9 +164,10 @@ def _why_no_winner(closest: ProposalResult | None, reason: str) -> str:
     if closest.hindrance == "not useful":
         feasible = "feasible but " * judgement.feasible
         return f"proposal {number} is {feasible}not useful: {judgement.why_not_useful}"
+    of = "times" if judgement.worst > 1 else "of"
     text = (
         f"no proposal is feasible: the closest, proposal {number}, misses "
-        f"{judgement.worst:.2f} of the reduction asked of layer {judgement.worst_layer} "
+        f"{judgement.worst:.2f} {of} the reduction asked of layer {judgement.worst_layer} "
         f"(allowed {closest.tolerance:.2f})"
     )
     if is_feasible(np.array(judgement.training), closest.tolerance):

@@ -147,7 +147,8 @@ def test_a_network_that_has_hardly_learnt_is_to_be_trained_first() -> None:
         f"No winner: {WHY}; alpha asks it to remove 19 % of the loss before it, and it removes "
         "1.3 %. Plain training itself is no better than a linear (Wiener) filter: RMSE on seen "
         "gammas 17.65, returning the input 17.92, a linear (Wiener) filter 9.37. First train "
-        "longer (--set steps=2000) or with a higher primal_lr; then ask for less than alpha 0.19."
+        "longer (`sweep run SPACE --name NEW --set steps=2000`) or with a higher primal_lr; then "
+        "ask for less than alpha 0.19."
     )
 
 
@@ -178,8 +179,10 @@ def test_of_texts_the_constant_stands_in_for_the_input() -> None:
     ("setting", "text", "words"),
     [
         (lost(0.3), "Search on, to 8 proposals a setting", ("resume", "--proposals", "8")),
-        (lost(0.93), "Ask for less than alpha 0.19, or train longer (--set steps=2000)", ()),
-        (lost(0.93, plain=17.65), "First train longer (--set steps=2000)", ()),
+        (lost(0.93), "or train longer (`sweep run SPACE --name NEW --set steps=2000`)", ()),
+        (lost(0.93, plain=17.65), "First train longer (`sweep run", ()),
+        (lost(0.93, plain=18.05), "First train longer (`sweep run", ()),  # about the input's
+        (lost(0.93, plain=83.55), "First lower primal_lr, or train longer", ()),  # it blew up
         (lost(0.0, ours={"feasible": True, "useful": False}), "Train longer", ()),
         (lost(0.0, ours={"feasible": True}, vacuous=True), "Ask for more than alpha 0.19", ()),
         (
@@ -214,6 +217,30 @@ def test_the_next_step_follows_from_what_kept_the_closest_from_winning(
 def test_a_layer_that_is_held_to_the_reference_alone_was_asked_for_no_descent() -> None:
     assert "alpha asks" not in answer([lost(0.3, ours={"worst_layer": 1})])
     assert "and it adds 9.5 %" in answer([lost(1.5)])
+    assert "and it adds 130 %" in answer([lost(7.84)])  # and not 1.3e+02
+
+
+def test_less_than_an_alpha_is_said_of_the_alpha_itself() -> None:
+    some = lost(0.93)
+    some["constrained"]["config"]["constraint"]["alpha"] = 0.1096
+    assert "Ask for less than alpha 0.1096," in answer([some])
+
+
+def test_a_pair_of_two_codes_has_no_gain_and_gives_no_advice() -> None:
+    codes = ["trainables 1a", "trainables 2b"]
+    found = findings([entry(66.0, 66.0, codes=codes)])
+    assert found[1] == (
+        "Its pair is of two codes: what differs between the arms may be the code, so no gain "
+        "counts."
+    )
+    assert "66" not in " ".join(found)
+    assert "filter" in found[2]  # about one arm
+    some = findings([entry(66.0, 66.0, codes=codes), entry(1.0, 1.0, codes=codes[:1])])
+    assert some[1].startswith("1 of 2 pairs shown are of two codes")
+    assert "66" not in " ".join(some)
+    assert "by 1 grey levels" in some[2]
+    assert next_step([lost(0.93, codes=codes)]) is None
+    assert answer([lost(0.93, codes=codes)]).endswith("so no gain counts.")
 
 
 def test_many_settings_are_counted_by_their_reasons() -> None:
