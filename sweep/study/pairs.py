@@ -105,10 +105,16 @@ class ProposalResult:
 
     @cached_property
     def unconstrained_judgement(self) -> Judgement | None:
-        """Of its baselines' mean losses, under its constraint; None unless every one finished."""
+        """Of the mean losses of its baselines with a result, under its constraint.
+
+        None until every baseline has ended, and where none has a result.
+        """
         arms = [p.unconstrained for p in self.pairs if p.unconstrained is not None]
-        whole = len(arms) == len(self.pairs)
-        return judge(arms, self.constraint, self.tolerance) if whole else None
+        if len(arms) < len(self.pairs):
+            return None
+        # One that diverged says nothing of what plain training meets by itself.
+        arms = [arm for arm in arms if arm.status == "finished" and arm.evaluation is not None]
+        return judge(arms, self.constraint, self.tolerance)
 
     @property
     def constraint(self) -> ConstraintConfig:

@@ -122,6 +122,18 @@ def test_a_vacuous_pair_never_wins() -> None:
     assert alone.frontier == ()
 
 
+@pytest.mark.parametrize("status", ["diverged", "stopped"])
+def test_a_plain_arm_without_a_result_does_not_make_a_constraint_bind(status: str) -> None:
+    one, two = pair_config(0), pair_config(1)
+    lost = ended(two.unconstrained(), status, "the loss is nan")
+    result = proposal(
+        0,
+        join(finished(one, FEASIBLE), finished(one.unconstrained(), FEASIBLE)),
+        join(finished(two, FEASIBLE), lost),
+    )
+    assert result.hindrance == "vacuous"
+
+
 def test_a_pair_is_vacuous_by_the_mean_of_its_unconstrained_arms() -> None:
     def one(seed: int, theirs: list[float]) -> Pair:
         config = pair_config(seed)
