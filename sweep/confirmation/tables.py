@@ -73,7 +73,8 @@ def notes(entry: Mapping[str, Json]) -> list[str]:
     """How to read it, and what departs from the plan."""
     design = entry["design"]
     every = [c for one in entry["settings"] for c in one["contrasts"].values()]
-    intervals, questions = {c["interval"] for c in every}, {c["question"] for c in every}
+    intervals = {c["interval"] for c in every}
+    questions = {c["question"] for c in every} if entry["controls"] else set()
     return [
         f"Gain: {entry['metric']}, {MEASURES[entry['measure']]}, in {entry['unit']}; above 0 "
         "the constrained network is better. Paired by seed; every planned seed counts, one that "

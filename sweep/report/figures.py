@@ -40,7 +40,7 @@ _MARKS = (
     "Filled: feasible; hollow: infeasible; a cross: it ended early on some seed. Means are over "
     "the seeds that finished; a proposal without any is not drawn."
 )
-_NOISE = "The grey line is the noise of training."
+_NOISE = "The upright line is the noise of training."
 FIGURES: Mapping[str, Drawing] = {
     "gains": Drawing(
         "Constrained against plain training",

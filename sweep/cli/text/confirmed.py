@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from sweep.cli.options import console
 from sweep.cli.text.table import Paragraph, table
@@ -127,7 +127,7 @@ def _lines(one: Mapping[str, Json]) -> Iterator[str]:
     if one["search_gain"] is not None:
         shrunk = "" if one["shrinkage"] is None else f", shrunk by {100 * one['shrinkage']:.0f} %"
         yield (
-            f"in search: {one['search_gain']:+.3f}; confirmed: "
+            f"in search: {number(one['search_gain'], '+.3f')}; confirmed: "
             f"{number(one['confirmed_gain'], '+.3f')}{shrunk}"
             + "".join(f"; in search, {text}" for text in [equal_tries_text(one)] if text)
         )
@@ -142,6 +142,24 @@ _UNITS = (
 
 def _has_units(entry: Mapping[str, Json]) -> bool:
     return any(contrast["units"] is not None for contrast in _every(entry))
+
+
+def _search_legend(settings: Sequence[Mapping[str, Json]]) -> list[str]:
+    """What the lines about the search mean, as far as they are there."""
+    searched = [one for one in settings if one["search_gain"] is not None]
+    if not searched:
+        return []
+    text = "in search: the gain on the data that selected it; confirmed: that on fresh seeds and "
+    text += "on other data, the test split"
+    if any(one["shrinkage"] is not None for one in searched):
+        text += "; shrunk by: what of it is lost there"
+    if any(map(equal_tries_text, searched)):
+        text += (
+            ". best of tries against best of plain seeds: the paper's comparison, of equal numbers "
+            "on both sides (in the mean over all ways to draw them), feasible or not, on the same "
+            "data and measure; it confirms nothing"
+        )
+    return [f"{text}."]
 
 
 def _legend(entry: Mapping[str, Json]) -> list[str]:
@@ -163,9 +181,6 @@ def _legend(entry: Mapping[str, Json]) -> list[str]:
         "the whole table"
         + (f", and {error / len(controls):.2g} for each control." if controls else "."),
         *([_UNITS] if _has_units(entry) else []),
-        "in search: the gain on the data that selected it; shrunk by: what of it is lost on "
-        "fresh seeds and on other data, the test split. best of tries against best of plain seeds: "
-        "the paper's comparison, of equal numbers on both sides (in the mean over all ways to draw "
-        "them), feasible or not, on the same data and measure; it confirms nothing.",
+        *_search_legend(entry["settings"]),
         *[f"{name.replace('_', ' ')}: {says}." for name, says in entry["controls"].items()],
     ]

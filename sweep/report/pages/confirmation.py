@@ -153,8 +153,8 @@ def _setting(one: Mapping[str, Json], entry: Mapping[str, Json]) -> str:
             else f", less by {one['shrinkage']:.0%} on other seeds and other data"
         )
         lines.append(
-            f"In search: {one['search_gain']:+.3f}, on the data that selected it; confirmed: "
-            f"{number(one['confirmed_gain'], '+.3f')}{shrunk}."
+            f"In search: {number(one['search_gain'], '+.3f')}, on the data that selected it; "
+            f"confirmed: {number(one['confirmed_gain'], '+.3f')}{shrunk}."
             + "".join(
                 f" There, {text}, each in the mean over all ways to draw as many."
                 for text in [equal_tries_text(one)]

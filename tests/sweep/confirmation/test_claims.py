@@ -139,6 +139,20 @@ def test_beside_an_early_decision_stands_the_estimate_over_all_ended_seeds(
     assert "all ended seeds" in capsys.readouterr().out
 
 
+def test_the_legend_explains_what_is_there(
+    objects: ObjectStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, entry = decided_early(objects)
+    for shrinkage in (None, 0.5):
+        for one in entry["settings"]:
+            one |= {"search_gain": 0.2, "shrinkage": shrinkage, "equal_tries": None}
+        print_confirmed(entry)
+        shown = " ".join(capsys.readouterr().out.split())
+        assert "in search: the gain on" in shown
+        assert ("shrunk by:" in shown) == (shrinkage is not None)
+        assert "best of tries" not in shown
+
+
 def test_between_two_looks_the_estimate_over_all_ended_has_no_interval(
     objects: ObjectStore,
 ) -> None:
