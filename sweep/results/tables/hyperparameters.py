@@ -61,7 +61,7 @@ _TRAINED = {  # header: column of CSV
     "dual lr": "dual_lr",
     "resilience": "resilience",
     "reference": "reference",
-    "reference loss": "reference_loss",
+    "reference_loss": "reference_loss",
     "unit": "reference_unit",
     "scale": "scale",
     "form": "form",

@@ -304,7 +304,7 @@ def test_what_has_no_column_and_is_not_at_its_default_is_a_note(objects: ObjectS
     shown = {*module._TRAINED, *(module.column_of(n).replace("_", " ") for n in module._ALSO)}
     other_words = {
         "grad_through_previous": "form", "dual_optimizer": "dual optimiser",
-        "reference_unit": "unit", "warmup_steps": "warm-up",
+        "reference_unit": "unit", "warmup_steps": "warm-up", "reference_loss": "reference_loss",
     }  # fmt: skip
     for field in vars(ConstraintConfig()):
         assert other_words.get(field, field.replace("_", " ")) in shown
