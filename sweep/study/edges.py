@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from search_spaces.ranges import Choice, Range, Uniform
+from search_spaces.ranges import Choice, LogDecay, Range, Uniform
 from search_spaces.space import SearchSpace, Setting
 from trainables.plain import Json
 
@@ -38,9 +38,9 @@ def _edge(name: str, values: Range, coordinate: Json, value: Json) -> str:
 
     >>> _edge("constraint.alpha", Uniform(0.1, 0.3), 0.297, 0.297)
     'alpha 0.297 is at the high end of its range, which asks for the most'
-    >>> from search_spaces.ranges import LogDecay
     >>> _edge("dual_noise", LogDecay(0.1, 10), 0.1, 3.68)
-    'dual_noise 3.68 is at the low end of its range (0.1 of 0.1 to 10)'
+    'dual_noise 3.68 is at the low end of its range (searched by its decay over a run: 0.1 of 0.1 \
+to 10)'
     """
     if isinstance(values, Choice) or not _is_between(coordinate, values.low, values.high):
         return ""  # a listed point may lie outside
@@ -51,7 +51,10 @@ def _edge(name: str, values: Range, coordinate: Json, value: Json) -> str:
         return ""
     end = share >= 0.5
     effect = _EFFECTS.get(name)
-    at = f" ({coordinate:.3g} of {values.low:g} to {values.high:g})" if coordinate != value else ""
+    at = ""
+    if coordinate != value:
+        by = "its decay over a run" if isinstance(values, LogDecay) else "its reach"
+        at = f" (searched by {by}: {coordinate:.3g} of {values.low:g} to {values.high:g})"
     return (
         f"{name.removeprefix('constraint.')} {value:.3g} is at the {'high' if end else 'low'} end "
         f"of its range{at}" + (f", which {effect[end]}" if effect else "")
