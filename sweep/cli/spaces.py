@@ -368,12 +368,12 @@ def _print_confirmation(space: SearchSpace, cost: Estimate | None) -> None:
 
 
 def hours_text(hours: float) -> str:
-    """Minutes, or from an hour and a half hours.
+    """Minutes, one at least, or from an hour and a half hours.
 
-    >>> hours_text(0.2), hours_text(30)
-    ('12 min', '30 h')
+    >>> hours_text(0.001), hours_text(0.2), hours_text(30)
+    ('1 min', '12 min', '30 h')
     """
-    return f"{60 * hours:.0f} min" if hours < 1.5 else f"{hours:,.0f} h"
+    return f"{max(60 * hours, 1):.0f} min" if hours < 1.5 else f"{hours:,.0f} h"
 
 
 def _seconds(seconds: float) -> str:

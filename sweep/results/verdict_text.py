@@ -79,10 +79,10 @@ that fewest windows meet is met by 50 % of them"
         text += f"{tolerance:.2f} (95 %, corrected for the number of layers)"
     else:
         mean = "feasible by its mean, but" if values["feasible"] else "infeasible by its mean, and"
-        may = "is unknown" if bound is None else f"may be {bound:.2f}"
+        may = "has no 95 % bound (" if bound is None else f"may be {bound:.2f} (95 % bound, "
         few = f"; fewer than {LEAST_UNITS} {cluster}s certify nothing" * (count < LEAST_UNITS)
         text = f"undecided: {mean} over {units} the worst layer's missing share {may}"
-        text += f" (95 % bound, allowed {tolerance:.2f}{few})"
+        text += f"allowed {tolerance:.2f}{few})"
     met = values["least_units_met"]
     counted = "windows" if cluster in ("clip", "window") else f"{cluster}s"
     return f"{text}; the constraint that fewest {counted} meet is met by {100 * met:.0f} % of them"

@@ -17,8 +17,15 @@ YES_NO: dict[bool | None, str] = {None: NOTHING, True: "yes", False: "no"}
 
 
 def number(value: float | None, form: str) -> str:
-    """A cell of the short form."""
-    return NOTHING if value is None else format(value, form)
+    """A cell of the short form; what is rounded to zero has no sign.
+
+    >>> number(-0.0004, "+.3f"), number(0.0004, "+.3f"), number(0.0005, "+.4f")
+    ('0.000', '0.000', '+0.0005')
+    """
+    if value is None:
+        return NOTHING
+    text = format(value, form)
+    return text if re.search("[1-9a-z]", text) else text.lstrip("+-")
 
 
 class Bold(str):

@@ -34,7 +34,7 @@ def test_every_certificate_has_its_words() -> None:
     one = {**values, "certificate": "undecided", "certificate_units": 1}
     text = certificate_text({**one, "worst_missing_share_upper": None}, 0.1)
     assert text.startswith("undecided: feasible by its mean, but over 1 text the worst layer's")
-    assert "fewer than 10 texts certify nothing" in text
+    assert "missing share has no 95 % bound (allowed 0.10; fewer than 10 texts certify" in text
     clips = {"certificate_cluster": "clip", "certificate_units": 4, "certificate_held_out": 72}
     text = certificate_text(one | clips, 0.1)
     assert "over 72 windows of 4 clips the worst" in text
