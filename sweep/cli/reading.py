@@ -30,6 +30,7 @@ from sweep.cli.text.best import (
 from sweep.cli.text.live import status_view
 from sweep.cli.text.table import Paragraph, phrases, table
 from sweep.cluster import ask
+from sweep.confirmation.chosen import confirmation_name
 from sweep.errors import OtherVersion
 from sweep.results.best import best_entries
 from sweep.results.status import state_of, status_entry
@@ -219,6 +220,17 @@ def chosen(
     return [entry for entry in entries if entry["setting"] in kept]
 
 
+def _confirmed_text(name: str, at: ShownSettings) -> str:
+    """Where fresh seeds say what a sweep found; '' where none do, and of a sweep on a cluster."""
+    if at.address is not None:
+        return ""
+    objects, other = open_store(at.storage), confirmation_name(name)
+    if not objects.exists(definition_name(other)):
+        return ""
+    shown = advice.command("best", other, storage=objects.root)
+    return f"What fresh seeds say of its pairs: `{shown}`."
+
+
 def _print_status(entry: Mapping[str, Json], at: ShownSettings) -> None:
     name, state, arms, driver = (entry[key] for key in ("name", "state", "arms", "driver"))
     by = "" if driver is None else f", by {Driver(**driver)}"
@@ -241,6 +253,8 @@ def _print_status(entry: Mapping[str, Json], at: ShownSettings) -> None:
         out.print(f"Without a finished proposal: {rest} of {len(settings)} (--full).")
     out.print("Objective: lower is better; compare it within one setting alone.")
     _print_training(entry)
+    if confirmed := _confirmed_text(name, at):
+        out.print(Paragraph(confirmed))
     if state == "stopped":
         storage = entry["storage"] if at.address is None else given_storage()
         again = advice.command("resume", name, storage=storage, address=at.address)
@@ -340,11 +354,14 @@ def best(name: str | None, at: ShownSettings, as_json: bool) -> None:
             print_confirmed(entries)
             return
         print_answer(entries)
+        confirmed = _confirmed_text(name, at)
+        if confirmed:
+            console().print(Paragraph(confirmed))
         click.echo()
         if len(entries) > FEW_SETTINGS and at.is_short:
             print_overview(entries)
         else:
-            print_best(entries)
+            print_best(entries, confirmed)
 
 
 def run_ids(objects: ObjectStore, definition: Definition) -> dict[str, str]:

@@ -93,16 +93,21 @@ def _overview_row(entry: Mapping[str, Json], label: str) -> dict[str, str]:
     }
 
 
-def print_best(entries: Sequence[Mapping[str, Json]]) -> None:
-    """The entries of ``best_entries`` for people, with what the numbers mean below."""
+def print_best(entries: Sequence[Mapping[str, Json]], confirmed: str = "") -> None:
+    """The entries of ``best_entries`` for people, with what the numbers mean below.
+
+    Args:
+        entries: of one sweep.
+        confirmed: what says that its pairs were confirmed, and where; '' where they were not.
+    """
     for entry in entries:
         _print_best(entry)
     out = console()
-    for term in _legend(entries):
+    for term in _legend(entries, confirmed):
         out.print(Paragraph(term, hanging=2))
 
 
-def _legend(entries: Sequence[Mapping[str, Json]]) -> list[str]:
+def _legend(entries: Sequence[Mapping[str, Json]], confirmed: str) -> list[str]:
     """What the columns of a pair mean, a line each."""
     facts = facts_of(entries[0]["task"])
     metric = facts.metric
@@ -119,8 +124,8 @@ def _legend(entries: Sequence[Mapping[str, Json]]) -> list[str]:
         f"feasible up to {entries[0]['tolerance']:.2f}.",
         *table_columns.reference_notes(metric),
         *[
-            f"{GAIN}*: of a pair selected on these very {facts.samples}: selection-biased, no "
-            "result before fresh seeds confirm it."
+            f"{GAIN}*: of a pair selected on these very {facts.samples}: selection-biased. "
+            + (confirmed or "It is no result before fresh seeds confirm it.")
         ]
         * starred,
     ]

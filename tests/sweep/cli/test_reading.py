@@ -45,6 +45,20 @@ def test_list_shows_the_newest_sweep_first_with_its_state(stored: ObjectStore) -
     assert "later" in sweep("list").stdout
 
 
+def test_a_confirmed_sweep_says_where_fresh_seeds_say_what_it_found(root: Path) -> None:
+    objects = ObjectStore(root)
+    confirmations.searched(objects)
+    said = "What fresh seeds say of its pairs: `sweep best tiny.confirmation"
+    for is_confirmed in (False, True):
+        if is_confirmed:
+            confirmations.stored(objects)
+        for verb in ("best", "status"):
+            assert (said in " ".join(sweep(verb, "tiny").stdout.split())) == is_confirmed, verb
+        best = " ".join(sweep("best", "tiny").stdout.split())
+        assert ("It is no result before fresh seeds confirm it." in best) != is_confirmed
+        assert said not in sweep("status", "tiny", "--json").stdout
+
+
 def test_on_object_storage_the_newest_is_first_too(cloud: Cloud) -> None:
     objects = ObjectStore(f"s3://{BUCKET}/root")
     for name in ("b", "c", "a"):
