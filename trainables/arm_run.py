@@ -231,7 +231,8 @@ class ArmRun:
         if not (math.isfinite(report.scalars[results.TRAIN_LOSS]) and math.isfinite(last_loss)):
             self._end(
                 "diverged",
-                f"the loss is {last_loss} at step {report.step}. Lower primal_lr or dual_lr.",
+                f"the loss is {last_loss} at step {report.step}. Lower primal_lr or "
+                "constraint.dual_lr.",
             )
         elif arm.training.step >= self.config.steps:
             self._finish(arm)

@@ -45,7 +45,9 @@ GROWN = 10.0  # a hidden norm over its first report's, while the layer's loss ha
 STALE = 0.9  # a multiplier that keeps this share of itself over a whole report interval
 WELL_MET = -0.25  # mean violation, over the loss allowed, below which a multiplier should fall fast
 # of layer 0 under bound_zero, whose loss UT and DUST cannot change
-INPUT_ADVICE = "Raise reference_loss, bound the first layer (reference=bound_first)"
+INPUT_ADVICE = (
+    "Raise constraint.reference_loss, bound the first layer (constraint.reference=bound_first)"
+)
 WENT = "Said at step "  # begins what a record says of a sign that stands no longer
 IMPROVING = 0.95  # what is wrong has fallen below this share of itself since the last report
 
@@ -167,7 +169,7 @@ class EarlySigns:
             if ends or (is_late and is_idle):
                 yield Sign(
                     f"The multiplier of layer {layer} only ever rose and its constraint is still "
-                    f"missed (wound up). {'Ask for less alpha' if layer else INPUT_ADVICE}, or "
+                    f"missed (wound up). {'Lower constraint.alpha' if layer else INPUT_ADVICE}, or "
                     "train longer.",
                     badness=shares_L[index],
                     ends=ends,
@@ -209,7 +211,7 @@ class EarlySigns:
                 yield Sign(
                     f"The multiplier of layer {_layer(report, index)} hardly falls though its "
                     "constraint is well met: Adam remembers an earlier violation (stale moments). "
-                    "Use dual_optimizer=sgd.",
+                    "Use constraint.dual_optimizer=sgd.",
                     badness=max(report.layers["missing_shares"], default=math.nan),
                     ends=True,
                     of_constraint=True,

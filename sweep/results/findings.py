@@ -303,6 +303,8 @@ def next_step(entries: Sequence[Entry]) -> Step | None:
         "useless": Step(f"Train longer ({longer}) or with another primal_lr."),
         "vacuous": Step(f"Ask for more than alpha {alpha}."),
         "little": Step(f"Ask for more than alpha {alpha}."),
-        "failed": Step("See why its arms ended, then lower primal_lr or dual_lr.", ("status",)),
+        "failed": Step(
+            "See why its arms ended, then lower primal_lr or constraint.dual_lr.", ("status",)
+        ),
         "alone": Step("Train the plain arms that are missing.", ("resume", "--retry-failed")),
     }[kind]

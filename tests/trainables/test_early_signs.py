@@ -385,7 +385,11 @@ def stopped(
 
 @pytest.mark.parametrize(
     ("sign", "words"),
-    [(BLANK, "Lower primal_lr"), (WOUND, "less alpha"), (PAID, "Lower constraint.dual_lr")],
+    [
+        (BLANK, "Lower primal_lr"),
+        (WOUND, "Lower constraint.alpha"),
+        (PAID, "Lower constraint.dual_lr"),
+    ],
     ids=["blank", "wound up", "paid to rise"],
 )
 def test_what_lasts_ends_the_run_with_advice(sign: Layers, words: str) -> None:
@@ -403,7 +407,7 @@ def test_what_lasts_ends_the_run_with_advice(sign: Layers, words: str) -> None:
 
 def test_stale_moments_end_a_run_whose_other_layers_miss() -> None:
     history = [{**STALE, "multipliers": [0.0, m, 0.0]} for m in (0.1, 0.099, 0.098)]
-    assert "dual_optimizer=sgd" in stopped(*history, config=adam())
+    assert "Use constraint.dual_optimizer=sgd" in stopped(*history, config=adam())
     assert stopped(*history) == ""
     assert stopped(*history[1:], config=adam()) == ""  # one interval alone
     met = [{**layers, "missing_shares": [0.0, 0.0, 0.1]} for layers in history]
