@@ -105,16 +105,10 @@ class ProposalResult:
 
     @cached_property
     def unconstrained_judgement(self) -> Judgement | None:
-        """Of the mean losses of its baselines with a result, under its constraint.
-
-        None until every baseline has ended, and where none has a result.
-        """
+        """Of its baselines' mean losses, under its constraint; None unless every one finished."""
         arms = [p.unconstrained for p in self.pairs if p.unconstrained is not None]
-        if len(arms) < len(self.pairs):
-            return None
-        # One that diverged says nothing of what plain training meets by itself.
-        arms = [arm for arm in arms if arm.status == "finished" and arm.evaluation is not None]
-        return judge(arms, self.constraint, self.tolerance)
+        whole = len(arms) == len(self.pairs)
+        return judge(arms, self.constraint, self.tolerance) if whole else None
 
     @property
     def constraint(self) -> ConstraintConfig:
@@ -198,11 +192,18 @@ class ProposalResult:
         """The mean of its constrained arms is useful."""
         return self.judgement is not None and self.judgement.useful
 
-    @property
+    @cached_property
     def vacuous(self) -> bool:
-        """The unconstrained arms meet the constraint by themselves, in the mean. No control is."""
-        beside = self.unconstrained_judgement
-        return beside is not None and beside.feasible and not self.constraint.is_control
+        """The unconstrained arms meet the constraint by themselves, in the mean. No control is.
+
+        By those with a result: one that diverged says nothing of what plain training meets.
+        """
+        arms = [p.unconstrained for p in self.pairs if p.unconstrained is not None]
+        if self.constraint.is_control or len(arms) < len(self.pairs):
+            return False
+        measured = [arm for arm in arms if arm.status == "finished" and arm.evaluation is not None]
+        beside = judge(measured, self.constraint, self.tolerance)
+        return beside is not None and beside.feasible
 
     @property
     def hindrance(self) -> Hindrance:
