@@ -106,9 +106,13 @@ class ProposalResult:
     @cached_property
     def unconstrained_judgement(self) -> Judgement | None:
         """Of its baselines' mean losses, under its constraint; None unless every one finished."""
+        return judge(self._baselines, self.constraint, self.tolerance)
+
+    @property
+    def _baselines(self) -> list[ArmRecord]:
+        """Its unconstrained arms, in the order of the seeds; empty until every one is there."""
         arms = [p.unconstrained for p in self.pairs if p.unconstrained is not None]
-        whole = len(arms) == len(self.pairs)
-        return judge(arms, self.constraint, self.tolerance) if whole else None
+        return arms if len(arms) == len(self.pairs) else []
 
     @property
     def constraint(self) -> ConstraintConfig:
@@ -198,12 +202,12 @@ class ProposalResult:
 
         By those with a result: one that diverged says nothing of what plain training meets.
         """
-        arms = [p.unconstrained for p in self.pairs if p.unconstrained is not None]
-        if self.constraint.is_control or len(arms) < len(self.pairs):
-            return False
-        measured = [arm for arm in arms if arm.status == "finished" and arm.evaluation is not None]
-        beside = judge(measured, self.constraint, self.tolerance)
-        return beside is not None and beside.feasible
+        beside = self.unconstrained_judgement
+        if beside is None:
+            ended = [arm for arm in self._baselines if arm.status == "finished"]
+            measured = [arm for arm in ended if arm.evaluation is not None]
+            beside = judge(measured, self.constraint, self.tolerance)
+        return beside is not None and beside.feasible and not self.constraint.is_control
 
     @property
     def hindrance(self) -> Hindrance:
