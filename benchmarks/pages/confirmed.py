@@ -9,12 +9,11 @@ fewer controls, to have their scores by clip.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.pages.made import Made, number, span, table
+from benchmarks.pages.made import Made, number, results, span, table
 from search_spaces.catalog import find
 from search_spaces.space import SearchSpace
 from sweep.confirmation.chosen import JITTER
@@ -48,7 +47,7 @@ class Confirmed:
 
     def __init__(self, name: str) -> None:
         """The entry of that name."""
-        of = json.loads((FOLDER / "results/confirmed.json").read_text(encoding="utf-8"))[name]
+        of = results("confirmed")[name]
         self.plan, self.found = of["plan"], of["confirmed"]
         self.called, space = NETWORKS[name]
         self.space: SearchSpace = find(str(FOLDER / "confirmed" / f"{space}.py")).space

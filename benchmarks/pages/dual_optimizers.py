@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator
-from pathlib import Path
 from statistics import fmean
 
 from benchmarks.dual_optimizers import SETTINGS
-from benchmarks.pages.made import Made, number, table
+from benchmarks.pages.made import Made, number, results, table
 from trainables.plain import Json
 
-RESULTS = Path(__file__).parents[1] / "results/dual_optimizers.json"
 CALLED = {
     "sgd": "SGD",
     "adam": "Adam",
@@ -25,7 +22,7 @@ CALLED = {
 
 def made() -> Made:
     """What the page has of results."""
-    found = json.loads(RESULTS.read_text(encoding="utf-8"))
+    found = results("dual_optimizers")
     rows = found["rows"]
     return Made({"optimizers": _table(rows, len(found["reaches"]))}, list(_facts(found, rows)))
 

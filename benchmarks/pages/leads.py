@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from statistics import fmean
 
 from benchmarks.leads.declared import LEADS, Fields
-from benchmarks.pages.made import Made, number, span, table
+from benchmarks.pages.made import Made, number, results, span, table
 from trainables.plain import Json
 
-RESULTS = Path(__file__).parents[1] / "results/leads.json"
 VIDEO = {
     "H1": "H1: one dictionary",
     "H1 on more noise": "H1, trained on 3 times the noise",
@@ -26,7 +23,7 @@ ALIKE = {"H1 on more noise": "gamma x 3", "H2": "plain at 30"}
 
 def made() -> Made:
     """What the page has of results."""
-    found = json.loads(RESULTS.read_text(encoding="utf-8"))
+    found = results("leads")
     h1, h3, h6 = (_points(found[name]) for name in ("H1", "H3", "H6"))
     video, words = {name: found[name] for name in VIDEO}, {"H3": found["H3"]}
     tables = {

@@ -7,12 +7,15 @@ the results, which the page repeats as they are.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from trainables.plain import Json
 
+RESULTS = Path(__file__).parents[1] / "results"
 _TABLE = re.compile(r"<!-- ([\w ]+) -->\n[^<]*<!-- end -->")
 _NUMBER = re.compile(r"(?<![\w.])[+-]?\.?\d[\w.]*")
 _NO_PROSE = re.compile(r"\]\([^)]*\)|[Aa]bove 0(?!\.?\d)")  # where links lead, and a sign
@@ -31,6 +34,11 @@ class Made:
         """The part of the page whose every number is accounted for."""
         before = page.index(self.start)
         return page[before : page.index(self.stop, before) if self.stop else None]
+
+
+def results(name: str) -> Json:
+    """What a file of results holds."""
+    return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
 
 
 def rewritten(page: str, tables: Mapping[str, str]) -> str:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from pathlib import Path
 
-from benchmarks.pages.made import Made, number, table
+from benchmarks.pages.made import RESULTS, Made, number, results, table
 from trainables.plain import Json
 
-RESULTS = Path(__file__).parents[1] / "results"
 START = "## Can one layer denoise? `benchmarks/one_layer_bound.py`"
 LANDSCAPES = {"imdb_ut": "IMDb", "ped2_ut": "Ped2"}
 SAMPLERS = {
@@ -37,13 +35,10 @@ TELLING = {
 
 def made() -> Made:
     """What the page has of results."""
-    replayed, halved = (
-        json.loads((RESULTS / f"{name}_replay.json").read_text(encoding="utf-8"))
-        for name in ("search", "halving")
-    )
+    replayed, halved = results("search_replay"), results("halving_replay")
     tables = {f"samplers {name}": _samplers(replayed[name]) for name in LANDSCAPES}
     tables |= {"stopping": _stopping(halved), "telling": _telling(halved)}
-    bound = json.loads((RESULTS / "one_layer_bound.json").read_text(encoding="utf-8"))
+    bound = results("one_layer_bound")
     tables["one layer"] = _one_layer(bound)
     return Made(tables, list(_facts(replayed, halved, bound)), START)
 

@@ -19,14 +19,14 @@ from benchmarks.imitated.null_sweeps import (
     SETTINGS,
     family_effect,
 )
-from benchmarks.pages.made import Made, table
+from benchmarks.pages.made import Made, results, table
 from benchmarks.pages.made import number as plain_number
 from sweep.statistics import paired
 from sweep.statistics.design import Design
 from trainables.plain import Json
 
 RESULTS = Path(__file__).parents[1] / "results/calibration.json"
-BEFORE = RESULTS.with_name("calibration_before.json")  # rates by the rule of before, no more drawn
+BEFORE = "calibration_before"  # rates by the rule of before, no more drawn
 RULES = {"looks": "looks", "any_time": "any time", "fixed": "fixed"}
 PARTS = (5, 10, 20)  # seeds
 SLOW_TOOL = "deep-significance, ASO < .5, one way"
@@ -69,7 +69,7 @@ class Calibration:
     def __init__(self, text: str) -> None:
         """Those of a file."""
         self.of: dict[str, Json] = json.loads(text)
-        self.before: dict[str, Json] = json.loads(BEFORE.read_text(encoding="utf-8"))
+        self.before: dict[str, Json] = results(BEFORE)
 
     def part(self, name: str) -> Json:
         """What one part found."""

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
-from benchmarks.pages.made import Made, number, table
+from benchmarks.pages.made import Made, number, results, table
 from trainables.config.constraint import TOLERANCE
-from trainables.plain import Json
 
-RESULTS = Path(__file__).parents[1] / "results"
 CASES = {
     "plain": "plain training",
     "exact": "exact losses",
@@ -19,13 +14,9 @@ CASES = {
 }
 
 
-def _found(name: str) -> Json:
-    return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
-
-
 def fused() -> Made:
     """What docs/fusion.md has of results."""
-    found = _found("fused_arms")
+    found = results("fused_arms")
     head = ["patch of d pixels, batch; arms:", *map(str, found["options"]["arms"])]
     rows = [
         [
@@ -47,8 +38,8 @@ def fused() -> Made:
 
 def estimated() -> Made:
     """What docs/text.md has of estimated inner losses."""
-    steps, missed = _found("decoder_step"), {}
-    for arm in _found("estimated_feasibility")["arms"]:
+    steps, missed = results("decoder_step"), {}
+    for arm in results("estimated_feasibility")["arms"]:
         missed[arm["case"], arm["seed"]] = max(arm["missing_shares"])
     seeds = sorted({seed for _, seed in missed})
     rows = []
