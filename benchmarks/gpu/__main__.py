@@ -38,7 +38,7 @@ LIMITS = {  # seconds of every part, the most telling first
     "companies": 110,
     "dust": 40,
     "distilbert": 60,
-    "decoder_1b": 90,
+    "decoder_1b": 130,
     "step_profile": 40,
     "decoder_8b": 110,
 }

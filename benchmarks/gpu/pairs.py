@@ -95,7 +95,6 @@ def memory_of(config: ArmConfig, device: torch.device, trained_mb: float) -> dic
         "reserved_mb": round(torch.cuda.max_memory_reserved(device) / 2**20, 1),
         "used_of_gpu_mb": round(used_mb, 1),  # with CUDA's own, and whatever else is on it
         "estimated_tensors_mb": round(estimated_mb, 1),
-        "training_over_estimate": round(trained_mb / estimated_mb, 3),
         "whole_over_estimate": round(whole_mb / estimated_mb, 3),
         "used_over_estimate": round(used_mb / whole_estimate_mb, 3),
     }
@@ -175,7 +174,7 @@ def from_the_cpu(config: ArmConfig, steps: int) -> dict[str, Any]:
 
 def _beyond(memory: dict[str, float]) -> str:
     """Says where an estimate is to be mended."""
-    ratio = memory["training_over_estimate"]
+    ratio = memory["whole_over_estimate"]
     return "" if abs(ratio - 1) <= WITHIN else ": beyond 15 %"
 
 
@@ -187,10 +186,10 @@ def line_of(found: dict[str, Any]) -> list[str]:
         memory = one["memory"]
         if isinstance(memory, dict):
             memory = (
-                f"peak {memory['training_mb']:,.0f} MiB of {memory['estimated_tensors_mb']:,.0f} "
-                f"estimated ({memory['training_over_estimate']:.2f}{_beyond(memory)}), whole arm "
-                f"{memory['whole_mb']:,.0f} ({memory['whole_over_estimate']:.2f}), with CUDA's own "
-                f"{memory['used_over_estimate']:.2f} of `sweep spaces`"
+                f"peak {memory['whole_mb']:,.0f} MiB of {memory['estimated_tensors_mb']:,.0f} "
+                f"estimated ({memory['whole_over_estimate']:.2f}{_beyond(memory)}), in training "
+                f"{memory['training_mb']:,.0f}; with CUDA's own {memory['used_over_estimate']:.2f} "
+                "of `sweep spaces`"
             )
         lines.append(
             f"{arm}: {one['steps_per_s']:g} steps/s, evaluation {one['eval_s']:g} s, whole arm "

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -21,6 +22,7 @@ from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
 from sweep.cost.noise_task import noise_task
@@ -64,6 +66,8 @@ _UNCOUNTED = {
 }
 
 
+_NO_KERNELS = (torch.ops.aten._unsafe_view.default, torch.ops.aten.empty.memory_format)
+
 MOST_ANSWERS = 1000  # a loop over numbers that are none may never end
 
 
@@ -80,6 +84,8 @@ class Work:
     parameters: int  # that are trained
     state_bytes: int  # of them, their gradients and Adam's moments, and of what is not trained
     kept_bytes: int  # for the backward pass: of a batch, or of the part that passes at once
+    passing_bytes: int  # at the peak of a forward pass without gradient, of the same samples
+    launches: int  # kernels of a forward pass and its losses, of any number of samples
     guess: str = ""  # says which checkpoint is not on this machine, so that its size is a guess
 
 
@@ -133,6 +139,8 @@ def _counted(config: ArmConfig) -> Work:
     read = last_loss if reads_last else layer_losses
     with counter, saved_tensors_hooks(keep, lambda tensor: tensor):
         read(model, task, part)
+    with torch.no_grad(), _Pass() as forward:
+        read(model, task, part)
     trained = [p for p in model.parameters() if p.requires_grad]
     others = [*(p for p in model.parameters() if not p.requires_grad), *model.buffers()]
     own = {tensor.untyped_storage()._cdata for tensor in (*trained, *others)}
@@ -142,7 +150,36 @@ def _counted(config: ArmConfig) -> Work:
         parameters=sum(p.numel() for p in trained),
         state_bytes=sum(4 * p.nbytes for p in trained) + sum(t.nbytes for t in others),
         kept_bytes=sum(kept[key].nbytes() for key in kept.keys() - own),
+        passing_bytes=forward.peak_bytes + 2 * part.targets.nbytes,
+        launches=forward.launches,
     )
+
+
+class _Pass(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Kernels that operations start, and the bytes of the tensors that are alive at once."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.launches, self.peak_bytes, self._bytes = 0, 0, 0
+        self._alive: set[int] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = func(*args, **(kwargs or {}))
+        if func.is_view:  # also of weights, which a pass does not make
+            return found
+        made = [t for t in tree_leaves(found) if isinstance(t, Tensor)]
+        self.launches += bool(made) and func not in _NO_KERNELS
+        for storage in (tensor.untyped_storage() for tensor in made):
+            if storage._cdata not in self._alive:
+                self._alive.add(storage._cdata)
+                self._bytes += storage.nbytes()
+                weakref.finalize(storage, self._free, storage._cdata, storage.nbytes())
+        self.peak_bytes = max(self.peak_bytes, self._bytes)
+        return found
+
+    def _free(self, key: int, size: int) -> None:
+        self._alive.discard(key)
+        self._bytes -= size
 
 
 def _no_numbers() -> FakeTensorMode:

@@ -3,7 +3,7 @@
 On this machine's CPU a few real steps of every distinct shape are timed where they are small enough
 to be; else the floating-point operations of a step are counted and divided by a rate: that of a
 matrix product timed here, or for a GPU the vendor's peak times the share that training reaches.
-Expect a factor of 2 either way; a GPU's figures were never compared with one.
+Expect a factor of 2 either way. Of GPUs an H100 was compared (benchmarks/RECORDS.md).
 
 Of texts a batch is as long as its longest, and a unit has as many samples as its group, so both are
 guessed by data set.
@@ -29,6 +29,7 @@ from trainables.config.test_conditions import family_of
 from trainables.errors import SweepError, UnknownName
 from trainables.machine.cores import usable_cores
 from trainables.plain import Json
+from trainables.tasks.denoising import UNITS_PER_CUDA_BATCH
 
 BACKWARD = 2.0  # a backward pass costs about twice its forward pass
 START_S = 2.0  # of an arm: its task, its references from the cache, its records
@@ -38,8 +39,10 @@ LARGEST_BUILT = 2**24  # parameters; a larger network is not built to be timed
 PROCESS_GB = 0.6  # a Python process with torch, and the pixels that its batches touch
 GPU_GB = 0.8  # what CUDA and its libraries take
 SHARE_OF_PEAK = 0.4  # what training reaches of a GPU's peak
-KERNEL_S = 1e-5  # a GPU starts no faster than one kernel in this time
-KERNELS_PER_LAYER = 60  # of one step: forward, loss, backward, Adam
+WORKSPACES_GB = 0.067  # what cuBLAS takes from torch's allocator: 64 MiB, measured on an H100
+KERNEL_S = 3e-5  # of the host, to start a kernel: measured beside an H100 (benchmarks/RECORDS.md)
+KERNELS_OF_ADAM = 60  # and of all else in a step that is neither forward nor backward
+DRAWN_S = 4e-8  # of the host, for a number of held-out noise: likewise
 
 
 @dataclass(frozen=True)
@@ -168,7 +171,7 @@ def _assumption(gpu: str | None, counted: bool) -> str:
         return (
             f"operations counted; {peak.tflops:g} TFLOPS in float32 and "
             f"{peak.tflops_bfloat16:g} in bfloat16 by the data sheet, {SHARE_OF_PEAK:.0%} of it "
-            f"reached, a kernel every {1e6 * KERNEL_S:g} us at best; compared with no GPU"
+            f"reached, a kernel every {1e6 * KERNEL_S:g} us; measured beside one H100"
         )
     if counted:
         return "operations counted where a step is large; rate of a matrix product timed here"
@@ -208,8 +211,13 @@ def gpu_called(name: str) -> str | None:
 
 def arm_seconds(config: ArmConfig, gpu: str | None = None) -> float:
     """Seconds that one arm trains and is evaluated."""
-    step_s = _step_seconds(_as_evaluated(config), gpu)
-    passes = evaluated_samples(config) * step_s / _passes_a_step(config)
+    evaluated = _as_evaluated(config)
+    if gpu is None:
+        sample_s = _step_seconds(evaluated, None) / _passes_a_step(config)
+    else:
+        numbers = math.prod(config.facts.sample_shape(config.data))
+        sample_s = work_of(evaluated).forward_flops / _rate(config, gpu) + DRAWN_S * numbers
+    passes = evaluated_samples(config) * sample_s
     return START_S + config.steps * _step_seconds(config, gpu) + passes
 
 
@@ -243,7 +251,13 @@ def evaluated_samples(config: ArmConfig) -> float:
 def arm_memory_gb(config: ArmConfig, gpu: str | None = None) -> float:
     """Peak memory of one arm: weights, gradients and Adam's moments, and what backward needs."""
     work = work_of(config)
-    return (PROCESS_GB if gpu is None else GPU_GB) + (work.state_bytes + work.kept_bytes) / 1e9
+    evaluated = 0
+    if gpu is not None and not config.facts.reads_texts:
+        units = min(UNITS_PER_CUDA_BATCH, config.eval_windows)
+        at_once = units * config.facts.samples_per_unit(config.data)
+        evaluated = work_of(replace(config, batch_size=at_once, accumulate=1)).passing_bytes
+    tensors = work.state_bytes + max(work.kept_bytes, evaluated)
+    return (PROCESS_GB if gpu is None else GPU_GB + WORKSPACES_GB) + tensors / 1e9
 
 
 def backward(config: ArmConfig) -> float:
@@ -310,13 +324,19 @@ def _passes_a_step(config: ArmConfig) -> float:
     return config.batch_size * (1 + backward(config))
 
 
+def _rate(config: ArmConfig, gpu: str) -> float:
+    """Floating-point operations a second that training reaches on a GPU."""
+    peak = GPUS[gpu].tflops_bfloat16 if config.dtype == "bfloat16" else GPUS[gpu].tflops
+    return peak * 1e12 * SHARE_OF_PEAK
+
+
 def _step_seconds(config: ArmConfig, gpu: str | None) -> float:
     work = work_of(config)
     flops = _passes_a_step(config) * work.forward_flops
     if gpu is not None:
-        peak = GPUS[gpu].tflops_bfloat16 if config.dtype == "bfloat16" else GPUS[gpu].tflops
-        started = KERNEL_S * KERNELS_PER_LAYER * work.layers
-        return max(flops / (peak * 1e12 * SHARE_OF_PEAK), started)
+        passes = 3 + config.model.recompute  # a backward pass starts twice a forward pass's kernels
+        started = KERNEL_S * (passes * work.launches + KERNELS_OF_ADAM)
+        return max(flops / _rate(config, gpu), started)
     if is_timed(config):
         return _timed_step(_of_its_shape(config))
     return flops / _matrix_rate(config.threads)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from sweep.cost.counted_work import counted_work
+from sweep.cost.estimate import GPU_GB, WORKSPACES_GB, arm_memory_gb
 from tests.support.data.checkpoints import tiny_vit
 from tests.support.data.instruction_runs import tiny_instructions
 from tests.support.data.text_checkpoints import tiny_decoder
@@ -253,6 +254,27 @@ def test_the_estimate_of_memory_is_what_the_allocator_counts(name: str, gpu: Gpu
     training.run_to(3)
     work = counted_work(config)
     assert gpu.peak == pytest.approx(work.state_bytes + work.kept_bytes, rel=0.15)
+
+
+@pytest.mark.parametrize("name", ["ut", "dust"])
+def test_the_estimate_holds_for_a_whole_arm(
+    name: str, gpu: Gpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its references are made anew, and evaluation is what takes the most."""
+    monkeypatch.setenv("SWEEP_CACHE", str(tmp_path / "cache"))
+    size = {"data.patch_size": 16, "data.frame_size": 96, "data.frames": 5, "eval_windows": 8}
+    config = on_gpu(TINY.with_fields({"model.name": name, "steps": 2, "report_every": 1} | size))
+    gc.collect()
+    gpu.peak = gpu.used
+    run = ArmRun(config, store_in(tmp_path))
+    run.begin()
+    started = gpu.peak
+    while not run.advance().is_final:
+        pass
+    beside_tensors = 1e9 * (GPU_GB + WORKSPACES_GB)
+    estimate = 1e9 * arm_memory_gb(config, "h100") - beside_tensors
+    assert started < 0.2 * estimate
+    assert gpu.peak == pytest.approx(estimate, rel=0.15)
 
 
 # --- memory and loss ------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ Indices = NDArray[np.int64]
 # (name of the unit, its clean window [T, S, S]) -> its disturbed samples, as ``samples_of`` cuts
 Disturbance = Callable[[str, Tensor], Tensor]
 
-_UNITS_PER_CUDA_BATCH = 8  # fewer, larger launches; on a CPU one unit already fills the caches
+UNITS_PER_CUDA_BATCH = 8  # fewer, larger launches; on a CPU one unit already fills the caches
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,7 @@ class Denoising(TaskOfUnits):
         It is called once per unit, on the CPU, with pixels in float32.
         """
         units = self._unit_names(split)
-        at_once = _UNITS_PER_CUDA_BATCH if self.device.type == "cuda" else 1
+        at_once = UNITS_PER_CUDA_BATCH if self.device.type == "cuda" else 1
         for first in range(0, len(units), at_once):
             chosen = range(first, min(first + at_once, len(units)))
             windows = [self.window(split, units[i]) for i in chosen]

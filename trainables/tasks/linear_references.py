@@ -17,6 +17,7 @@ patch, K coefficients of one vector (D, or T D).
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import itertools
 import json
@@ -26,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 from torch import Tensor
@@ -129,6 +131,8 @@ def linear_references(config: ArmConfig, task: Denoising, split: str = "dev") ->
 
 def _measure(config: ArmConfig, task: Denoising, split: str) -> References:
     """Score every predictor, unit by unit: all draws of a unit at once share its clean pixels."""
+    task = copy.copy(task)  # all draws of a batch are held at once, which is much for a GPU
+    task.device = torch.device("cpu")
     every = range(config.score_draws)
     scored = [(gamma, draw) for gamma in config.test_gammas for draw in every]
     trained = [(config.train_gamma, draw) for draw in range(config.eval_draws)]
