@@ -21,7 +21,7 @@ help:
 	@echo "make test         set up, then the fast tests: CPU, no network, about four minutes"
 	@echo "make check        ruff, format, mypy --strict, import contracts; figures of the code, and limits"
 	@echo "make format       rewrite what ruff can"
-	@echo "make tree         rewrite docs/files.md from the files' own first lines"
+	@echo "make tree         print every file of the repository with its own first line"
 	@echo "make slow | cluster    the tests with that marker; files that passed as they are now are left"
 	@echo "                  out (SWEEP_STAMPS=ignore: none is)"
 	@echo "make gpu          tests and measurements on a CUDA device, JSON into build/gpu/: .ci/gpu"
@@ -97,7 +97,7 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 
 tree: $(STAMP)
-	$(PYTEST) -q tests/test_architecture.py -k file_tree --update-golden
+	@$(BIN)/python -m tests.support.file_tree
 
 # Each benchmark prints one JSON object; a file without a main is part of another. At their smallest
 # sizes tests/benchmarks/test_every_benchmark.py runs them.

@@ -1,4 +1,4 @@
-"""Rules about the code itself: imports, names, sizes, links, and the page of all files."""
+"""Rules about the code itself: imports, names, sizes, links, and what files say of themselves."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
 
+from tests.support import file_tree
 from tests.support.code_figures import ROOT, circles, figures, listed_files, modules
+from tests.support.file_tree import first_line
 
 # The only files that may import each of these, at any depth of the file.
 OWNERS = {
@@ -85,41 +86,6 @@ LOADED_WITHOUT = {
 LONGEST_SUMMARY = 80  # characters of a module's first line
 QUESTION = re.compile(r"(What|How|Whether|Which|Where|Who|Why|When)\b")
 DRAWERS = ("common", "helpers", "misc", "util", "utils")
-
-TREE_PAGE = ROOT / "docs/files.md"
-TREE_START, TREE_END = "<!-- file tree: make tree -->\n```text\n", "```\n<!-- end of file tree -->"
-# What a file that cannot say it itself is for.
-TREE_COMMENTS = {
-    ".ci/stamps.json": "slow tests that passed, as what, where, and in how many seconds",
-    "benchmarks/landscape/imdb_ut.json": "104 arms of UT with 3 layers on IMDb, 240 steps",
-    "benchmarks/landscape/ped2_ut.json": "104 arms of UT with 5 layers on Ped2, 450 steps",
-    "benchmarks/results/calibration.json": "the run that docs/statistics.md has its figures from",
-    "benchmarks/results/calibration_before.json": "rates of the rule of before, no longer drawn",
-    "benchmarks/results/confirmed.json": "the confirmations that docs/confirmed.md is about",
-    "benchmarks/results/head_per_layer.json": "a head after every layer: what a step costs",
-    "benchmarks/results/decoder_step.json": "exact and estimated inner losses: what a step costs",
-    "benchmarks/results/estimated_feasibility.json": "arms with estimated losses; docs/text.md",
-    "benchmarks/results/estimator_noise.json": "noise of sampled tokens and layers on Alpaca",
-    "benchmarks/results/fused_arms.json": "steps of fused arms; docs/fusion.md",
-    "benchmarks/results/time_to_table.json": "every run behind benchmarks/RECORDS.md",
-    "benchmarks/results/halving_replay.json": "early stopping replayed; docs/spaces.md",
-    "benchmarks/results/leads.json": "the run that docs/leads.md has its figures from",
-    "benchmarks/results/dual_optimizers.json": "every arm behind docs/dual_optimizers.md",
-    "benchmarks/results/mlflow_pages.json": "seconds until MLflow shows 500 arms, in Chromium",
-    "benchmarks/results/one_layer_bound.json": "one layer of UT and DUST; docs/spaces.md",
-    "benchmarks/results/search_replay.json": "samplers replayed; docs/spaces.md",
-    ".gitignore": "what a run or a build leaves behind",
-    "CHANGELOG.md": "what changed, in the user's words",
-    "CONTRIBUTING.md": "the rules, and how to run the checks",
-    "LICENSE": "MIT",
-    "README.md": "the project in one screen, and where things are",
-    "docs/schemas/": "JSON schemas, one for what each `--json` prints; docs/json.md lists them",
-    "docs/notebook.ipynb": "sweeps from Python: a tiny one, from `sweep.run` to a figure and LaTeX",
-    "docs/pictures/best_of_n.svg": "the best of N and confirmation, where nothing has an effect",
-    "docs/pictures/live_view.svg": "the live view of a running quickstart sweep",
-    "docs/pictures/mlflow.png": "MLflow's charts of the quickstart sweep",
-    "tests/golden/": "small expected texts; `pytest --update-golden` rewrites them",
-}
 
 
 def syntax(file: Path) -> ast.Module:
@@ -267,11 +233,6 @@ def test_circles_are_found_with_and_without_imports_for_types(
     monkeypatch.syspath_prepend(tmp_path)
     assert circles("ring", with_types=False) == ["ring.one, ring.two"]
     assert circles("ring", with_types=True) == ["ring.four, ring.three", "ring.one, ring.two"]
-
-
-@functools.cache
-def first_line(file: Path) -> str:
-    return (ast.get_docstring(syntax(file)) or "").partition("\n")[0]
 
 
 def test_the_first_line_of_a_module_is_no_question() -> None:
@@ -431,60 +392,19 @@ def test_every_decision_record_is_short_and_complete() -> None:
             assert part in text, f"{record}: no {part}"
 
 
-def test_the_page_of_all_files_equals_the_disk_file_tree(request: pytest.FixtureRequest) -> None:
-    empty = ("__init__.py", "py.typed")
-    files = [f for f in listed_files() if f.name not in empty or (ROOT / f).stat().st_size]
-    silent = [str(f) for f in files if not comment_on(f)]
-    assert not silent, (
+def test_every_file_says_what_it_is_in_the_tree() -> None:
+    assert not [str(f) for f in file_tree.shown_files() if not file_tree.comment_on(f)], (
         "no first line to take the tree's comment from: give a module a docstring, a Markdown file "
-        "a heading, any other file a leading '# comment', or name it in TREE_COMMENTS"
+        "a heading, any other file a leading '# comment', or name it in file_tree.COMMENTS"
     )
-    tree = drawn(files)
-    text = TREE_PAGE.read_text(encoding="utf-8")
-    before, _, rest = text.partition(TREE_START)
-    old, end, after = rest.partition(TREE_END)
-    assert end, f"docs/files.md has no block between {TREE_START!r} and {TREE_END!r}"
-    if request.config.getoption("--update-golden"):
-        TREE_PAGE.write_text(before + TREE_START + tree + end + after, encoding="utf-8")
-        return
-    assert old.splitlines() == tree.splitlines(), "rewrite the tree: make tree"
 
 
-def comment_on(file: Path) -> str:
-    """What a file says about itself in its first line, without the full stop."""
-    name = str(file)
-    for prefix, comment in TREE_COMMENTS.items():
-        if name == prefix or (prefix.endswith("/") and name.startswith(prefix)):
-            return comment
-    if file.suffix == ".py":
-        line = first_line(file)
-    else:
-        try:
-            text = (ROOT / file).read_text(encoding="utf-8")
-        except UnicodeDecodeError:
-            return ""
-        text = re.sub(r"\A#!.*\n", "", text)
-        found = re.match(r"# (?:\d+\. )?(.+)", text)
-        line = found[1] if found else ""
-    return line.strip().removesuffix(".")
-
-
-def drawn(files: list[Path]) -> str:
-    """The tree: folders after the files beside them, comments aligned within a folder."""
-    return "".join(line + "\n" for line in _drawn(Path(), files))
-
-
-def _drawn(folder: Path, files: list[Path]) -> Iterator[str]:
-    indent = "    " * len(folder.parts)
-    here = [f for f in files if f.parent == folder]
-    width = max((len(f.name) for f in here), default=0)
-    for file in here:
-        yield f"{indent}{file.name:<{width}}  # {comment_on(file)}"
-    depth = len(folder.parts)
-    below = {f.parts[: depth + 1] for f in files if f.parent != folder and folder in f.parents}
-    for parts in sorted(below):
-        child = Path(*parts)
-        whole = TREE_COMMENTS.get(f"{child}/")
-        yield f"{indent}{child.name}/" + (f"  # {whole}" if whole else "")
-        if not whole:
-            yield from _drawn(child, [f for f in files if child in f.parents])
+def test_the_tree_has_a_line_for_every_file(capsys: pytest.CaptureFixture[str]) -> None:
+    file_tree.main()
+    lines = capsys.readouterr().out.splitlines()
+    drawn = {line.split()[0] for line in lines}
+    single = [f for f in file_tree.shown_files() if not file_tree.is_in_a_folder_of_one_line(f)]
+    assert not {f.name for f in single} - drawn
+    folders = {part for f in single for part in f.parent.parts}
+    assert sum(not line.split()[0].endswith("/") for line in lines) == len(single)
+    assert not {f"{name}/" for name in folders} - drawn
