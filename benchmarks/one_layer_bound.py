@@ -9,7 +9,7 @@ Before a model is searched: can one of its layers denoise at all? What the layer
 trained linear map (attention's mean of the tokens, or the thresholded code) is held at the start;
 the map is free and fitted by least squares to noisy training sequences; the loss is that of the
 held-out clips. A variant whose best map stays near the identity's loss cannot descend from there in
-one layer, whatever its constraint says (decision: UT uses distance scores).
+one layer, whatever its constraint says (docs/decisions/0012).
 
     UT      X_1 = R + Z W        Z = softmax(scores) X,  R = X or Z,  W free: not even symmetric
     DUST    D_1 A_1 = A_1 W      A_1 = S(Y D / c), the code of layer 1, W free of D

@@ -84,6 +84,7 @@ LOADED_WITHOUT = {
     "sweep.executors.tune": ("torch",),  # in the driver
 }
 LONGEST_SUMMARY = 80  # characters of a module's first line
+LONGEST_DECISION = 10  # lines below its title
 QUESTION = re.compile(r"(What|How|Whether|Which|Where|Who|Why|When)\b")
 DRAWERS = ("common", "helpers", "misc", "util", "utils")
 
@@ -348,14 +349,25 @@ def test_sections_that_code_names_are_on_their_page() -> None:
     assert not missing
 
 
-def test_pages_and_comments_name_decisions_by_their_titles() -> None:
-    elsewhere = ("tests", "docs/decisions")
-    files = [f for f in listed_files() if f.suffix in (".md", ".py")]
-    told = ("search_spaces/paper/video.py",)  # what tables say to readers who have the records
-    pages = [f for f in files if not str(f).startswith((*elsewhere, *told))]
-    number = re.compile(r"\bdecisions?\s+\d+|\[\d+\]\(decisions", re.IGNORECASE)
+def test_pages_name_decisions_by_their_titles() -> None:
+    pages = [f for f in listed_files() if f.suffix == ".md"]
+    number = re.compile(r"\bdecisions?\s+\d+|\[\d+\]\([\w/]*decisions", re.IGNORECASE)
     texts = {str(page): (ROOT / page).read_text(encoding="utf-8") for page in pages}
-    assert not {page: found[0] for page, text in texts.items() if (found := number.search(text))}
+    assert not {page: hit[0] for page, text in texts.items() if (hit := number.search(text))}
+
+
+def test_decisions_that_code_names_are_there() -> None:
+    kept = {f.name[:4] for f in listed_files() if f.parent == Path("docs/decisions")}
+    sources = [f for f in listed_files() if f.suffix in (".py", ".toml", ".yaml", ".txt")]
+    named = {
+        (str(file), number)
+        for file in sources
+        for number in re.findall(
+            r"docs/decisions/(\d{4})", (ROOT / file).read_text(encoding="utf-8")
+        )
+    }
+    assert named
+    assert not {(file, number) for file, number in named if number not in kept}
 
 
 def test_the_readme_names_files_that_there_are() -> None:
@@ -370,26 +382,25 @@ def test_pages_name_files_that_there_are() -> None:
     folders = {f"/{folder}/" for file in listed_files() for folder in file.parents}
     named = re.compile(r"`((?:[a-z_]+/)+(?:\w+\.(?:py|md|yaml|sh)|[a-z_]+/))`")
     missing = []
-    # A record says what was so when it was written.
-    for page in (f for f in listed_files() if f.suffix == ".md" and "decisions" not in f.parts):
+    for page in (f for f in listed_files() if f.suffix == ".md"):
         for name in named.findall((ROOT / page).read_text(encoding="utf-8")):
             if not any(there.endswith(f"/{name}") for there in (*files, *folders)):
                 missing.append(f"{page}: {name}")
     assert not missing
 
 
-def test_every_decision_record_is_short_and_complete() -> None:
-    here = [f for f in listed_files() if f.parent == Path("docs/decisions")]
-    records = [f for f in here if f.name != "README.md"]
-    index = (ROOT / "docs/decisions/README.md").read_text(encoding="utf-8")
-    assert sorted(re.findall(r"\((0\S+\.md)\)", index)) == [f.name for f in records]
-    numbers = [f.name[:4] for f in records]
-    assert numbers == sorted(set(numbers)), "each number names one record"  # gaps are allowed
-    for record in records:
-        text = (ROOT / record).read_text(encoding="utf-8")
-        assert len(text.split()) <= 300, f"{record}: a dozen lines, as long as they are on a screen"
-        for part in ("**Context.**", "**Choice.**", "**What would change our mind.**"):
-            assert part in text, f"{record}: no {part}"
+def test_every_decision_is_short_complete_and_in_the_index_by_its_title() -> None:
+    folder = Path("docs/decisions")
+    records = [f for f in listed_files() if f.parent == folder and f.name != "README.md"]
+    index = (ROOT / folder / "README.md").read_text(encoding="utf-8")
+    texts = {f.name: (ROOT / f).read_text(encoding="utf-8") for f in records}
+    titles = {(text.partition("\n")[0].removeprefix("# "), name) for name, text in texts.items()}
+    assert sorted(re.findall(r"- \[(.+)\]\((\S+\.md)\)", index)) == sorted(titles)
+    for name, text in texts.items():
+        lines = [line for line in text.splitlines()[1:] if line]
+        assert len(lines) <= LONGEST_DECISION, name
+        for part in ("**Decision.**", "**Why.**", "**Cost.**"):
+            assert part in text, f"{name}: no {part}"
 
 
 def test_every_file_says_what_it_is_in_the_tree() -> None:

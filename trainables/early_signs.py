@@ -2,7 +2,7 @@
 
 We call them early signs; each is a sentence that a user can act on. Every sign is a warning in the
 arm's record. Those of a run that cannot come to anything end it as ``stopped``, with the sign as
-the reason (``reason_to_stop``, decision: early signs that last end an arm). What to do about each:
+the reason (``reason_to_stop``, docs/decisions/0015). What to do about each:
 docs/forms.md, Runs that go wrong. A sign has the same words whenever it is seen, so that a record
 keeps it once.
 """
@@ -146,8 +146,7 @@ class EarlySigns:
 
         Where that signal is the largest there is (its clip; Adam's steps know no size) the sign
         ends a run; the signal of a layer that never descended at all gives rise to a warning, once
-        half of the steps are over: whether such runs can end feasible was not measured (decision:
-        an idle layer warns of wind-up).
+        half of the steps are over: whether such runs can end feasible was not measured.
         """
         report = reports[-1]
         shares_L, values_L = report.layers["missing_shares"], report.layers["multipliers"]

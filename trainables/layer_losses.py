@@ -56,11 +56,11 @@ def layer_losses(
     """Per-sample loss of every layer's prediction, [L + 1, B], in the task's unit.
 
     Under ``task.autocast`` only the forward pass is cast: parameters, predictions as the loss sees
-    them, losses and all that follows are of ``task.dtype`` (decision: bfloat16 is the forward pass
-    alone). With ``trains_last_alone`` the losses before the last have no gradient: what has weight
-    0 is only measured, not passed back through. Of a batch with sampled tokens those before the
-    last are unbiased estimates (heads/loss_estimators.py), with the last one's as control variate.
-    Of one with drawn layers those of the others are 0.
+    them, losses and all that follows are of ``task.dtype``. With ``trains_last_alone`` the losses
+    before the last have no gradient: what has weight 0 is only measured, not passed back through.
+    Of a batch with sampled tokens those before the last are unbiased estimates
+    (heads/loss_estimators.py), with the last one's as control variate. Of one with drawn layers
+    those of the others are 0.
     """
     *inner, last = layer_predictions(model, task, batch)
     if trains_last_alone:

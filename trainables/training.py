@@ -2,10 +2,9 @@
 
 It asks the weighting for w, and hands the losses back. There is no branch for constrained or
 unconstrained; losses whose weight is 0 by construction are left out, which changes no bit of the
-rest (decision: losses of weight 0 are left out). All losses are over f_c, the constant prediction's
-loss (decision: losses in units of the constant), so the numbers do not depend on the task's unit.
-Within a report interval nothing waits for the device: running means stay there and are read when a
-report is made.
+rest. All losses are over f_c, the constant prediction's loss (docs/decisions/0010), so the numbers
+do not depend on the task's unit. Within a report interval nothing waits for the device: running
+means stay there and are read when a report is made.
 
 With ``weight_ema`` what is evaluated and kept is an average of the weights over the steps; it never
 touches the training itself. With ``accumulate`` a batch passes the network in equal parts, whose

@@ -8,7 +8,7 @@ A study is three sweeps beside the search NAME that it repeats, each stored as a
 
 The unit of the statistics is the study. None is left out: where a constrained search finds no
 winner, its user trains plainly, by the plain side's own network (a gain of 0); where the plain one
-finds none, the constant prediction stands for it (decision: a study without a winner counts).
+finds none, the constant prediction stands for it (docs/decisions/0177).
 """
 
 from __future__ import annotations

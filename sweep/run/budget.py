@@ -4,7 +4,7 @@ sweeps/NAME/budget.json     that of the last run, where it had one
 
 Arms and GPU-hours are those of the sweep in all, counted from stored records, so that neither a
 crash nor another call begins a new budget. Hours are of one call, or on a cluster of one job, which
-may start several drivers (decision: budgets are of the sweep, hours of a call).
+may start several drivers.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def judge(
     Constraints are linear in the losses, so the mean over seeds is what the arms come to on
     average. Networks that miss in different layers can average to one that meets every constraint
     and that nobody trained: where the median seed (the better one of two) misses more than the
-    mean, it is judged in its place, on its own losses (decision: the median seed).
+    mean, it is judged in its place, on its own losses (docs/decisions/0068).
 
     Args:
         records: one arm, or the same arm on several seeds.

@@ -72,7 +72,7 @@ class Pair:
 
         By measure, in its own unit; empty until both arms can be compared.
 
-        Those of a search's winners are selection-biased (decision: search on few seeds).
+        Those of a search's winners are selection-biased (docs/decisions/0008).
         """
         ours = self.constrained.evaluation
         theirs = None if self.compared is None else self.compared.evaluation

@@ -6,7 +6,7 @@ come first, whatever the sampler; without any, proposal 0 is the space's default
 quasi-random points depend on k alone; TPE and GP see an in-memory study rebuilt from the outcomes,
 in the order of their numbers. They minimise the objective under one constraint: worst missing share
 minus the tolerance. Stopped and diverged proposals are told, too, as infeasible: what is not told
-looks unexplored (decision: what ends early is told as infeasible).
+looks unexplored (docs/decisions/0004).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CONSTRAINT = "worst_missing_share"
 # What a sampler is told is clipped to this: one exploding layer must not set the scale.
 CONSTRAINT_RANGE = (-1.0, 5.0)
 # A stopped arm counts as one with a layer that removes nothing, at least: of those that were
-# trained to their end all the same, none came near (decision: early signs that last end an arm).
+# trained to their end all the same, none came near (docs/decisions/0015).
 STOPPED_SHARE = 1.0
 
 

@@ -364,8 +364,7 @@ class ArmConfig(Section):
         """What trains to other numbers since a fault was mended, in some arms alone: of ``MENDED``.
 
         Their signatures say so, and all others stay what they were, which ``TRAINING_VERSION``
-        would not let them. Nothing may ever be taken out (decision: a mended fault is in the names
-        of its arms).
+        would not let them. Nothing may ever be taken out (docs/decisions/0003).
         """
         found = []
         lowest = min(gamma for gamma in self.test_gammas if gamma > 0)

@@ -4,8 +4,8 @@ Shifts are what comes beside Gaussian noise. Plain values.
 
 *Seen* is what training used or selection looked at: Gaussian noise up to just above train_gamma.
 All else is *unseen*: larger gammas, and the families below. Only what is unseen says anything about
-robustness out of distribution (decision: seen and unseen never share a column). How frames are
-disturbed: tasks/perturbations.py; how texts: tasks/text_shifts.py.
+robustness out of distribution (docs/decisions/0029). How frames are disturbed:
+tasks/perturbations.py; how texts: tasks/text_shifts.py.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ VIDEO_FAMILIES: Mapping[str, Family] = {
     "frame_drop": Family((0.2, 0.5, 0.8), "share of frames lost, each shown as the one before"),
     "brightness": Family((0.1, 0.25, 0.5), "added to every pixel, in std of the clean pixels"),
 }
-# Of texts: round shares, fixed before any run (decision: shifts of texts).
+# Of texts: round shares, fixed before any run (docs/decisions/0028).
 TEXT_FAMILIES: Mapping[str, Family] = {
     "token_drop": Family((0.1, 0.25, 0.5), "share of tokens dropped"),
     "token_swap": Family((0.1, 0.25, 0.5), "share of neighbouring tokens that change places"),

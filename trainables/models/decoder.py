@@ -12,10 +12,10 @@ tokens logits_L must be the network's own, and no token may see those after it.
 With the variant ``blocks`` weights are the checkpoint's. With ``scratch`` its folder holds a
 configuration and a tokenizer, and weights are drawn as the architecture draws them, keyed by the
 seed; words alike for all seeds, since they give the noise its unit. The words that are disturbed
-stay as they start (decision: words stay as the checkpoint has them); all else is trained, the head
-too, where it starts as the words' table.
+stay as they start (docs/decisions/0038); all else is trained, the head too, where it starts as the
+words' table.
 
-Dropout is off in training too (decision: no dropout in texts either).
+Dropout is off in training too.
 
 Shape suffixes: B batch, T tokens, A answer tokens, H width, V vocabulary.
 """

@@ -7,10 +7,10 @@ attention has mixed; the step is coupled to the layer's dictionary D_l, the only
     A_l = S(W_l A_{l-1/2} + U_l Y),   W_l = I - D_l' D_l / c,   U_l = D_l' / c
 
 
-The prediction is D_l A_l; A_0 = 0, so that of layer 0 is 0. S is the soft threshold at
-lambda_1 / c, and c = 1.05 |D_start|_2^2 bounds the Lipschitz constant at the start. Both numbers
-stay fixed: learned ones let a term vanish, which meets constraints trivially (decision: a
-dictionary per layer in both arms). Neither D'D nor W is ever formed:
+The prediction is D_l A_l; A_0 = 0, so that of layer 0 is 0. S is the soft threshold at lambda_1 /
+c, and c = 1.05 |D_start|_2^2 bounds the Lipschitz constant at the start. Both numbers stay fixed:
+learned ones let a term vanish, which meets constraints trivially (docs/decisions/0020). Neither D'D
+nor W is ever formed:
 W A + U Y = A + D'(Y - D A) / c, and D A_{l-1/2} is the mean of the columns of D A_{l-1} that
 attention takes.
 

@@ -8,7 +8,7 @@ Whether a checkpoint can be read so is seen from what it does, not from a list o
 tokens it must return L + 1 states, let every token see those after it, and none see padding.
 
 Dropout is off in training too: layers are judged with it off, and its draws would have to be the
-same for both arms (decision: no dropout in texts).
+same for both arms.
 
 Shape suffixes: B batch, T tokens, H width of the states, E of the words.
 """

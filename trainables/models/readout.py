@@ -4,7 +4,7 @@
 
 so that layer losses differ by what the layers hold, not by who reads them (arXiv 2601.17257,
 section 5; no LayerNorm comes before R). Words enter as the checkpoint has them and stay so: they
-are the input that is disturbed (decision: words stay as the checkpoint has them).
+are the input that is disturbed (docs/decisions/0038).
 
 Shape suffixes: B batch, T tokens, H width of the states, E of the words, C classes, V vocabulary.
 """

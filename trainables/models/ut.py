@@ -5,9 +5,9 @@ r"""UT: unrolled transformer (Yang et al. 2022), for video as in arXiv 2601.1725
 
 The paper's literal reading (scores x'V'Vx, pixel basis) cannot denoise: inner products of patches
 pick the brightest patch and not the nearest, and Adam moves a pixel-basis W_l along badly scaled
-directions (decision: UT uses distance scores). The variants that can keep V_l and the symmetric W_l
-in the DCT basis, an orthonormal change of coordinates that acts as a preconditioner, and sharpen
-the scores by the noise energy.
+directions (docs/decisions/0012). The variants that can keep V_l and the symmetric W_l in the DCT
+basis, an orthonormal change of coordinates that acts as a preconditioner, and sharpen the scores by
+the noise energy.
 
 Source: Yang et al. 2022, arXiv 2205.13891; arXiv 2601.17257, eqs. (45)-(48).
 Shape suffixes: B batch, T tokens (frames), P pixels of a patch.

@@ -2,11 +2,10 @@
 
 As in arXiv 2601.17257. Any Hugging Face ViT by name or folder. Its classifier, pooler and final
 layer norm are dropped: a block's own output is the reconstruction, and a normalised token could not
-carry a patch's brightness (decision: blocks are read before the final norm). The patch tokens
-become the frame, hidden = patch x patch x 3 numbers each, in the order row, column, channel; class,
-distillation and register tokens are left out. Layer 0 is the embedding of patches and positions.
-The checkpoint's own image processor says how pixels in [0, 1] are normalised; predictions are taken
-back by the same numbers.
+carry a patch's brightness. The patch tokens become the frame, hidden = patch x patch x 3 numbers
+each, in the order row, column, channel; class, distillation and register tokens are left out. Layer
+0 is the embedding of patches and positions. The checkpoint's own image processor says how pixels in
+[0, 1] are normalised; predictions are taken back by the same numbers.
 
 Nothing is random here: dropout is off in training too, so both arms of a pair compute the same.
 Nothing is downloaded here: an arm runs where there may be no network, many at a time.

@@ -3,14 +3,12 @@
 Constraints are affine in the losses f = (f_0, ..., f_L), A f <= b, and judged so in every form. In
 the difference form the violations are g = A f - b, and the Lagrangian f_L + sum_l lambda_l g_l has
 the gradient of sum_l w_l f_l with w = e_L + lambda A; in the ratio form g = (A f - b) / f_{l-1},
-whose Jacobian at f takes the place of A (decision: ratios enter by their Jacobian).
-``descent_constraints`` builds A and b once; the rest is algebra on NumPy arrays and torch tensors
-alike. No model, batch or file is known.
+whose Jacobian at f takes the place of A. ``descent_constraints`` builds A and b once; the rest is
+algebra on NumPy arrays and torch tensors alike. No model, batch or file is known.
 
-Losses are in units of the constant predictor's loss f_c (decision: losses in units of the
-constant). Sign: a violation > 0 is violated. Shape suffixes: F one per prediction 0..L; L one per
-constraint, which is one per layer 1..L, and per layer 0..L with ``reference="bound_zero"``
-(``DescentConstraints.first_layer``).
+Losses are in units of the constant predictor's loss f_c (docs/decisions/0010). Sign: a violation
+> 0 is violated. Shape suffixes: F one per prediction 0..L; L one per constraint, which is one per
+layer 1..L, and per layer 0..L with ``reference="bound_zero"`` (``DescentConstraints.first_layer``).
 
 Source: arXiv 2601.17257, eqs. (3)-(6), (37)-(38); resilience: Hounie et al. 2023, arXiv 2306.02426.
 """

@@ -3,8 +3,8 @@
 Projected SGD and its kin are the pure steps of ``constraints``. Adam is torch's, followed by the
 same projection: for multipliers it maximises, with *coupled* decay (the decayed gradient g - c
 lambda is what Adam normalises). AdamW decays apart from that, and has another stationary point:
-lambda rests at 1/c under any signal that stays positive (decision: dual optimisers by name). Only
-the slack forms have slacks; the decay form puts u = c lambda in their place.
+lambda rests at 1/c under any signal that stays positive (docs/decisions/0157). Only the slack forms
+have slacks; the decay form puts u = c lambda in their place.
 
 Source: arXiv 2601.17257, Algorithm 1 and eqs. (34)-(38); Hounie et al. 2023, arXiv 2306.02426.
 """

@@ -67,9 +67,9 @@ class ArmStore:
 
         A final one has a name of its own and is put once: a writer in training that was delayed
         after its look, however long, replaces nothing. Of two final writers the first one stays in
-        a folder; on object storage they may cross between look and put (decision: final records are
-        put once). With it goes what only an arm in training needs; whoever meets it drops that too,
-        since the writer of the record may have been killed in between.
+        a folder; on object storage they may cross between look and put (docs/decisions/0081). With
+        it goes what only an arm in training needs; whoever meets it drops that too, since the
+        writer of the record may have been killed in between.
         """
         signature = record.signature
         final = self._read(signature, FINAL)

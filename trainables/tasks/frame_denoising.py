@@ -3,7 +3,7 @@
 Clips, splits, units and keyed noise are those of video denoising; a sample is one frame of a unit's
 window. Noise is added to the grey frame, which is then repeated in three equal channels. The loss
 is the mean of squares over pixels and channels, so that the metric is RMSE in grey levels on the
-same scale as video denoising's (decision: frame losses are per pixel).
+same scale as video denoising's.
 
 Shape suffixes: B batch, T frames of a window, S frame_size, D pixels of a patch.
 """

@@ -8,7 +8,7 @@ The noise is on all tokens, of prompt and answer (tasks/texts.py).
 
 The best constant prediction is the share of each word among the answers of the training split, with
 1 added to every word's count, so that none is impossible; its entropy there is the unit of every
-loss. The input is no prediction (decision: the constant stands for the identity).
+loss. The input is no prediction (docs/decisions/0010).
 
 Source: arXiv 2601.17257, section 6. Shape suffixes: B batch, T tokens, A tokens of the longest
 answer, N samples, V vocabulary.

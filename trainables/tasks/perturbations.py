@@ -32,8 +32,8 @@ def gaussian(inputs: Tensor, sigma: float | Tensor, generator: torch.Generator) 
 # --- shifts beside Gaussian noise -----------------------------------------------------------------
 #
 # A shift disturbs frames *in addition to* the Gaussian noise of training, in the order of a camera
-# (decision: shifts come on top of the noise): blur and light reach the sensor, so they come before
-# its noise; lost pixels and lost frames come after. A severity of 0 changes nothing.
+# (docs/decisions/0028): blur and light reach the sensor, so they come before its noise; lost pixels
+# and lost frames come after. A severity of 0 changes nothing.
 
 
 def before_noise(frames: Tensor, shift: str, severity: float, std: float) -> Tensor:

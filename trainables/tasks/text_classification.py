@@ -6,7 +6,7 @@ counted alike. The noise: tasks/texts.py.
 
 The best constant prediction are the label frequencies of the training split, whose entropy is the
 unit of every loss. The input is no prediction: where denoising has the identity, the constant
-prediction stands (decision: the constant stands for the identity).
+prediction stands (docs/decisions/0010).
 
 Shape suffixes: N samples of a split, B batch, T tokens, H width.
 """

@@ -2,7 +2,7 @@
 
 The noise is n ~ N(0, sigma^2), drawn per coordinate of every token, special ones included, never on
 padding; sigma = gamma x std, one scalar over the clean word embeddings of the training split's
-tokens (docs/method.md, The task; decision: noise on words is keyed by sample).
+tokens (docs/method.md, The task).
 
 A held-out unit is a group of texts that belong together: one review, or those of one film; a
 premise with its hypotheses; an instruction with its inputs. Shape suffixes: N samples of a split, B
