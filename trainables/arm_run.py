@@ -354,6 +354,7 @@ class ArmRun:
         )
         arm.eval_seconds += time.perf_counter() - started
         self.record.reports[-1].scalars[results.EVAL_SECONDS] = arm.eval_seconds
+        # Before the record: whoever finds a final record takes all that belongs to it for stored.
         self.store.put_unit_scores(self.signature, scores)
         self.store.put_weights(self.signature, to_bytes({"model": model.state_dict()}))
         self.record.evaluation = measured

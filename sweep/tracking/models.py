@@ -205,6 +205,8 @@ class Models:
                 params=params_of(arm.record),
                 model_type=arm.record.config.model.name,
             )
+            # The loader alone, and no requirement of our package: MLflow puts code_paths before
+            # what is installed, and pip would fetch our name from an index where it is not ours.
             save_model(
                 whole,
                 loader_module=Path(descent_sweep_loader.__file__).stem,

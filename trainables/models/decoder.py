@@ -15,7 +15,7 @@ seed; words alike for all seeds, since they give the noise its unit. The words t
 stay as they start (docs/decisions/0038); all else is trained, the head too, where it starts as the
 words' table.
 
-Dropout is off in training too.
+Dropout is off in training too: the network that is trained is the one that is judged.
 
 Shape suffixes: B batch, T tokens, A answer tokens, H width, V vocabulary.
 """

@@ -54,6 +54,7 @@ def prepare(network: Any, base: Any, config: ModelConfig) -> None:
     if config.lora_rank:
         _freeze_but_adapters(network, blocks, config)
     if config.recompute:
+        # The switch of transformers is off in eval mode, in which both arms train (no dropout).
         for block in blocks:
             block.forward = functools.partial(  # through the module: its hooks stay outside
                 checkpoint, block.forward, use_reentrant=False, preserve_rng_state=False

@@ -297,6 +297,7 @@ class PrimalDual(Watched):
             if self._summed == 1:
                 signal_L = self.signal(constraints, losses_F, self._seen_L)
             else:
+                # Not a mean of signals: ratios and clipped values do not commute with the mean.
                 signal_L = self.signal(constraints, self._loss_sum_F / self._summed)
             self._loss_sum_F = torch.zeros_like(losses_F)
             self._summed = 0

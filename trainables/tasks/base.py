@@ -235,6 +235,7 @@ class ScoresWithLosses(Protocol):
 
 def autocasting(precision: Precision, device: torch.device) -> torch.autocast:
     """What a forward pass runs in on a device; nothing where the run has no ``autocast``."""
+    # The forward pass alone: in bfloat16 small updates of weights and multipliers would vanish.
     cast = precision.autocast
     return torch.autocast(device.type, cast, enabled=cast is not None)
 

@@ -167,6 +167,7 @@ class TextTask(TaskOfUnits):
             if types is not None and text.types_T is not None:
                 types[row, :length] = text.types_T
             if noise is not None:
+                # A draw per text, on the CPU: batches, padding and device change no score.
                 generator = keyed_generator("cpu", split, *text.key, float(gamma), draw)
                 drawn_TH = torch.randn(length, self._width, generator=generator)
                 noise[row, :length] = drawn_TH.mul_(gamma * self.embedding_std)
