@@ -410,6 +410,10 @@ def test_every_file_says_what_it_is_in_the_tree() -> None:
     )
 
 
+def test_comments_of_the_tree_are_on_files_that_there_are() -> None:
+    assert not [name for name in file_tree.COMMENTS if not (ROOT / name).exists()]
+
+
 def test_the_tree_has_a_line_for_every_file(capsys: pytest.CaptureFixture[str]) -> None:
     file_tree.main()
     lines = capsys.readouterr().out.splitlines()
