@@ -2,9 +2,8 @@
 
 We call them early signs; each is a sentence that a user can act on. Every sign is a warning in the
 arm's record. Those of a run that cannot come to anything end it as ``stopped``, with the sign as
-the reason (``reason_to_stop``, docs/decisions/0015). What to do about each:
-docs/forms.md, Runs that go wrong. A sign has the same words whenever it is seen, so that a record
-keeps it once.
+the reason (``reason_to_stop``, docs/decisions/0015). What to do about each: docs/forms.md, Runs
+that go wrong. A sign has the same words whenever it is seen, so that a record keeps it once.
 """
 
 from __future__ import annotations

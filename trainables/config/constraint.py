@@ -8,9 +8,8 @@ from typing import Annotated, Literal
 from trainables.config.fields import NotNegative, Positive, Rule, Section, at_least
 from trainables.errors import require
 
-# A layer delivers at least 90 % of the descent asked of it (docs/decisions/0001), unless a space
-# says otherwise: then verdicts keep to that, and early signs of a bad run to the larger
-# (docs/decisions/0015).
+# A layer delivers at least 90 % of the descent asked of it (docs/decisions/0001). Where a space
+# says otherwise, verdicts follow it, and early signs the larger one (docs/decisions/0015).
 TOLERANCE = 0.10
 
 # Fields that one setter of the layer weights alone reads.
