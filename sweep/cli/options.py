@@ -23,8 +23,8 @@ from trainables.errors import InvalidValue, Misuse, SweepError
 from trainables.plain import Json
 
 if TYPE_CHECKING:  # numpy and pyarrow, which verbs that read no store do not need
-    from sweep.results.sweep_view import Read, ReadRecord, SweepView
-    from sweep.study.pairs import ProposalResult
+    from sweep.results.sweep_view import Read, SweepView
+    from sweep.study.pairs import ProposalResult, ReadRecord
     from trainables.records.objects import ObjectStore
 
 Verb = TypeVar("Verb", bound=Callable[..., Any])

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 
 from sweep.confirmation.measures import Measures, Outcome, constant_of, outcomes
 from sweep.confirmation.plan import CONSTRAINED, UNCONSTRAINED, Measure, Plan
-from sweep.results.sweep_view import ReadRecord
 from sweep.statistics.paired import paired_differences
 from sweep.study.arms import arms_of_proposal, baselines
 from sweep.study.definition import Definition
+from sweep.study.pairs import ReadRecord
 from trainables.config.arm import ArmConfig
 from trainables.records.arm_record import ArmRecord, Evaluation
 from trainables.records.parallel_reads import at_once

@@ -27,12 +27,12 @@ from sweep.confirmation.plan import (
 )
 from sweep.confirmation.readings import other_readings
 from sweep.results.provenance import codes_of
-from sweep.results.sweep_view import ReadRecord
 from sweep.statistics.decisions import Row, table
 from sweep.statistics.design import Design
 from sweep.statistics.failures import clopper_pearson, failure_rates_p
 from sweep.study.definition import Definition
 from sweep.study.feasibility import Judgement, judge
+from sweep.study.pairs import ReadRecord
 from trainables.plain import Json, finite
 from trainables.primal_dual.certificate import LEAST_UNITS
 from trainables.records.arms import ArmStore

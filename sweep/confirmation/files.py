@@ -8,9 +8,9 @@ from sweep.confirmation.paper_tables import paper_confirmed_table, trained_arms
 from sweep.confirmation.stages import plan_of
 from sweep.confirmation.tables import confirmed_table
 from sweep.results.export import table_files, text_of
-from sweep.results.sweep_view import ReadRecord
 from sweep.results.tables.paper_hyperparameters import paper_hyperparameters_table
 from sweep.study.definition import Definition
+from sweep.study.pairs import ReadRecord
 from trainables.records.objects import ObjectStore
 
 

@@ -29,8 +29,9 @@ from sweep.results import provenance
 from sweep.results.export import final_arms, refuse_less, sweep_tables
 from sweep.results.findings import next_step
 from sweep.results.status import status_entry
-from sweep.results.sweep_view import ReadRecord, SweepView
+from sweep.results.sweep_view import SweepView
 from sweep.study import advice
+from sweep.study.pairs import ReadRecord
 from trainables.errors import Failure, Misuse, StoreError, UnknownName
 from trainables.machine.cores import usable_cores
 from trainables.plain import Json

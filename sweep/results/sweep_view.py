@@ -5,14 +5,14 @@ Reading needs no driver and works while one runs: what is final counts, the rest
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from search_spaces.space import SearchSpace, Setting
 from sweep.study.arms import arms_of_proposal, baselines
 from sweep.study.definition import Definition, load_definition
-from sweep.study.pairs import ProposalResult, joined
+from sweep.study.pairs import ProposalResult, ReadRecord, judge_proposal
 from sweep.study.proposals import (
     ArmEnd,
     ProposalOutcome,
@@ -33,7 +33,6 @@ from trainables.records.objects import ObjectStore
 from trainables.records.parallel_reads import at_once
 
 BATCH = 400  # records that are in memory at a time, about
-ReadRecord = Callable[[str], ArmRecord | None]  # of a signature
 Records = dict[str, ArmRecord | None]  # that were read, by signature; None: it never reported
 
 
@@ -244,12 +243,9 @@ class _Asked:
 
     def whole(self, number: int, records: Records) -> ProposalResult | None:
         """A proposal with its records, where its constrained arms are final on every seed."""
-        ours = [r for r in map(records.get, self.arms[number]) if r is not None and r.is_final]
-        if len(ours) < len(self.baselines):
-            return None
-        theirs = [records.get(signature) for signature in self.baselines]
-        least = self.setting.least_descent
-        return joined(number, self.points[number], ours, theirs, self.tolerance, least)
+        arms = list(zip(self.arms[number], self.baselines, strict=True))
+        point, least = self.points[number], self.setting.least_descent
+        return judge_proposal(number, point, arms, records.get, self.tolerance, least)
 
     def view(self, records: Records, *, with_pairs: bool) -> SettingView:
         """The setting as it was read."""

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 
 from search_spaces.space import ORDER_FREE, SearchSpace
 from sweep.cost.spent import gpus_of
@@ -23,14 +24,13 @@ from sweep.errors import CodeDiffers
 from sweep.run import events
 from sweep.run.alike import FirstFailures, put_failed_alike
 from sweep.run.budget import Spending
-from sweep.run.events import Event, OnEvent, tell
 from sweep.run.forget_failed import CodeOfArms, failures, forget_asked
 from sweep.run.late_records import LateRecords, never_seen
 from sweep.run.summary import RunSummary
 from sweep.study import advice
 from sweep.study.arms import Arm, LiveArm, OnRecord, RecordReader, arms_of_proposal
 from sweep.study.definition import Definition
-from sweep.study.pairs import joined
+from sweep.study.pairs import judge_proposal
 from sweep.study.plan import Ask, Fits, Plan
 from sweep.study.proposals import (
     JudgedFiles,
@@ -71,7 +71,7 @@ class Coordinator:
         on_record: OnRecord | None = None,
         on_proposal: OnProposal | None = None,
         on_final: OnFinal | None = None,
-        on_event: OnEvent | None = None,
+        on_event: events.OnEvent | None = None,
         ask_ahead: bool = False,
         again: str | None = None,
         spending: Spending | None = None,
@@ -115,8 +115,8 @@ class Coordinator:
         self._is_urgent = self._has_winner = self._has_stalled = False
         self._points: dict[str, dict[int, Point]] = {s.name: {} for s in settings}
         self._judged = JudgedFiles(objects, definition.name, self._points, self.outcomes)
-        # Of proposals without an outcome: arms by search seed, and what they wait for.
-        self._open: dict[_Key, tuple[tuple[str, ...], set[str]]] = {}
+        # Of proposals without an outcome: arms and baselines by seed, and what they wait for.
+        self._open: dict[_Key, tuple[list[tuple[str, str]], set[str]]] = {}
         self._waiting: dict[str, list[_Key]] = {}  # signature -> proposals that wait for it
         self._read = RecordReader(self.runs)
         self._beside: dict[str, str] = {}  # unconstrained arms: ``told_apart``
@@ -288,7 +288,7 @@ class Coordinator:
             of = (self.definition.name, signature, live.arm.setting)
             self.tell_news(events.of_stalled_arm(*of, what))
 
-    def tell_news(self, told: Event) -> None:
+    def tell_news(self, told: events.Event) -> None:
         """Pass news on. Never raises."""
         self._tell(self._on_event, told)
 
@@ -366,9 +366,10 @@ class Coordinator:
         return True
 
     def _await(self, setting: str, number: int, arms: list[Arm]) -> None:
-        wanted = {arm.signature for arm in (*arms, *self.plan.baselines[setting])}
-        missing = {signature for signature in wanted if not self.plan.is_final(signature)}
-        self._open[setting, number] = (tuple(arm.signature for arm in arms), missing)
+        beside = zip(arms, self.plan.baselines[setting], strict=True)
+        pairs = [(arm.signature, plain.signature) for arm, plain in beside]
+        missing = {s for pair in pairs for s in pair if not self.plan.is_final(s)}
+        self._open[setting, number] = (pairs, missing)
         for signature in missing:
             self._waiting.setdefault(signature, []).append((setting, number))
         if not missing:
@@ -453,8 +454,7 @@ class Coordinator:
         """An arm of this run has failed; the first ones, all alike, end the run."""
         if self.plan.is_done or self.stopping:
             return
-        why = self._first_failures.failed(arm, reason)
-        if not why:
+        if not (why := self._first_failures.failed(arm, reason)):
             return
         self.problems = self._first_failures.told(self.problems)
         self.stop("its first arms failed alike")
@@ -466,13 +466,13 @@ class Coordinator:
 
     def _close(self, setting: str, number: int, last: ArmRecord | None = None) -> None:
         """All arms of a proposal are final: judge it, and let the search and the store know."""
-        signatures, _ = self._open.pop((setting, number))
+        arms, _ = self._open.pop((setting, number))
         space = self.definition.space
         try:
-            ours = [last if last and last.signature == s else self._final(s) for s in signatures]
-            theirs = [self._final(arm.signature) for arm in self.plan.baselines[setting]]
             least, point = space.setting(setting).least_descent, self._points[setting][number]
-            result = joined(number, point, ours, theirs, space.tolerance, least)
+            read = partial(self._final, last)
+            result = judge_proposal(number, point, arms, read, space.tolerance, least)
+            assert result is not None, "an arm of it is running again"
             outcome = ProposalOutcome.of(result)
         except StoreError:
             raise
@@ -487,8 +487,8 @@ class Coordinator:
             self._has_winner = True
             self.tell_news(events.of_first_winner(self.definition.name, setting, outcome))
 
-    def _final(self, signature: str) -> ArmRecord:
-        record = self._read(signature)
+    def _final(self, last: ArmRecord | None, signature: str) -> ArmRecord:
+        record = last if last and last.signature == signature else self._read(signature)
         if record is None:
             raise StoreError(
                 f"the record of arm {signature} is gone below {self.objects.root}. "
@@ -497,4 +497,4 @@ class Coordinator:
         return record
 
     def _tell(self, listener: Callable[..., None] | None, *args: object) -> None:
-        tell(listener, *args, problems=self.problems)
+        events.tell(listener, *args, problems=self.problems)

@@ -8,7 +8,7 @@ arms are judged under the constraint of the pair. A proposal comes to one pair f
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -27,6 +27,7 @@ from trainables.records.arm_record import ArmRecord, Evaluation, Outcome, Status
 # An unconstrained arm that ended so counts as the best constant prediction: that training came to
 # nothing is a result. One that failed (no memory, no disk) says nothing, and is trained again.
 COUNTED: tuple[Status, ...] = ("diverged", "stopped")
+ReadRecord = Callable[[str], ArmRecord | None]  # by signature; None: the arm never reported
 # What keeps a feasible proposal from winning; those that are least far from winning come first.
 Hindrance = Literal[
     "", "no unconstrained arm", "asks for too little", "vacuous", "not useful", "not feasible"
@@ -284,17 +285,36 @@ def join(
     return Pair(constrained, final, judgement, beside, outcome, tolerance)
 
 
-def joined(
+def pairs_of(
+    arms: Iterable[tuple[str, str]], read: ReadRecord, tolerance: float, sets: Iterable[str]
+) -> tuple[Pair, ...]:
+    """Pairs of the constrained arms that are final, in the order given.
+
+    Args:
+        arms: signatures of constrained arms, each with that of its baseline.
+        read: how the record of a signature is read.
+        tolerance: the missing share that is still feasible.
+        sets: the fields that the proposal itself sets.
+    """
+    read_arms = ((read(constrained), baseline) for constrained, baseline in arms)
+    return tuple(
+        join(record, read(baseline), tolerance, sets)
+        for record, baseline in read_arms
+        if record is not None and record.is_final
+    )
+
+
+def judge_proposal(
     number: int,
     point: dict[str, Json],
-    ours: Sequence[ArmRecord],
-    theirs: Sequence[ArmRecord | None],
+    arms: Sequence[tuple[str, str]],
+    read: ReadRecord,
     tolerance: float,
     least_descent: float,
-) -> ProposalResult:
-    """A proposal of constrained arms and their baselines, in the order of the search seeds."""
-    pairs = (join(our, their, tolerance, point) for our, their in zip(ours, theirs, strict=True))
-    return ProposalResult(number, point, tuple(pairs), least_descent)
+) -> ProposalResult | None:
+    """A proposal over its search seeds; None until its constrained arms are all final."""
+    pairs = pairs_of(arms, read, tolerance, point)
+    return ProposalResult(number, point, pairs, least_descent) if len(pairs) == len(arms) else None
 
 
 def _is_baseline(constrained: ArmRecord, unconstrained: ArmRecord, sets: Iterable[str]) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 from sweep.study.arms import Arm, RecordReader, stored_arms
 from sweep.study.definition import Definition
 from sweep.study.edges import edges_of
-from sweep.study.pairs import COUNTED, Pair, ProposalResult, join
+from sweep.study.pairs import COUNTED, Pair, ProposalResult, pairs_of
 from sweep.tracking.marks import setting_labels
 from sweep.tracking.rows import OBJECTIVE_GAIN, Curve, TrackedArm
 from trainables.config.test_conditions import seen_and_unseen
@@ -36,6 +36,7 @@ from trainables.records.arm_record import (
     WORST_MISSING_SHARE_RELAXED,
     WORST_MISSING_SHARE_TRAIN,
     WORST_MISSING_SHARE_UPPER,
+    ArmRecord,
 )
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
@@ -70,13 +71,17 @@ class StoredArms:
         baseline, pair, searched = None, None, {}
         setting = self._space.setting(arm.setting)
         if arm.proposal is not None:
-            names = dict.fromkeys([*self._space.ranges, *self._space.sets(setting, arm.proposal)])
+            sets = self._space.sets(setting, arm.proposal)
+            names = dict.fromkeys([*self._space.ranges, *sets])
             searched = {name: arm.config.value_of(name) for name in names}
             theirs = self._space.run(setting, {}, seed=arm.config.seed).unconstrained()
             baseline = theirs.signature()
-            if record.is_final:
-                sets = self._space.sets(setting, arm.proposal)
-                pair = join(record, self._read(baseline), self._space.tolerance, sets)
+
+            def read(signature: str) -> ArmRecord | None:
+                return record if signature == arm.signature else self._read(signature)
+
+            pairs = pairs_of([(arm.signature, baseline)], read, self._space.tolerance, sets)
+            pair = pairs[0] if pairs else None
         return TrackedArm(
             record=record,
             sweep=self._sweep,
