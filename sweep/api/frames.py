@@ -12,10 +12,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from search_spaces.space import SearchSpace
+from sweep.render.table import Row
 from sweep.results.aggregates import ARMS, COSTS, arms_entry
 from sweep.results.sweep_view import SettingView, SweepView
 from sweep.results.tables.columns import GAUSSIAN, config_of
-from sweep.results.tables.formats import Row
 from sweep.results.tables.proposals import OF_ARM, OF_VERDICT, Read
 from sweep.results.tables.tidy import tidy_rows
 from sweep.study.arms import Arm, arms_of_proposal, baselines

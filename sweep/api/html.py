@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 from search_spaces.space import SearchSpace
+from sweep.render.table import NOTHING, YES_NO, number
 from sweep.results.findings import answer
 from sweep.results.names import point_text
-from sweep.results.tables.formats import NOTHING, YES_NO, number
 from sweep.results.tables.results import results_table
 from sweep.results.verdict_text import verdict_lines
 from sweep.study.selection import outcome_text

@@ -28,7 +28,6 @@ from sweep.cli.options import (
 from sweep.cli.running import train
 from sweep.cli.spaces import estimated, print_estimate
 from sweep.cli.studies import Studies, confirm_studies, refuse_beside_studies
-from sweep.cli.text.table import Paragraph, table
 from sweep.cluster import ask
 from sweep.cluster.submission import Submission
 from sweep.confirmation.chosen import (
@@ -51,6 +50,7 @@ from sweep.confirmation.plan import (
     studies_name,
 )
 from sweep.executors.executor import Executor
+from sweep.render.terminal import Paragraph, table
 from sweep.results.sweep_view import SweepView, load_sweep
 from sweep.run.budget import Budget
 from sweep.statistics.design import Design, Rule

@@ -28,14 +28,14 @@ from sweep.cli.text.best import (
     print_settings,
 )
 from sweep.cli.text.live import status_view
-from sweep.cli.text.table import Paragraph, phrases, table
 from sweep.cluster import ask
 from sweep.confirmation.chosen import confirmation_name
 from sweep.errors import OtherVersion
+from sweep.render.table import NOTHING, number
+from sweep.render.terminal import Paragraph, phrases, table
 from sweep.results.best import best_entries
 from sweep.results.status import state_of, status_entry
 from sweep.results.sweep_view import SweepView, load_sweep
-from sweep.results.tables.formats import NOTHING, number
 from sweep.run.alike import failed_alike
 from sweep.run.budget import Budget, spending_entry, took_text
 from sweep.run.forget_failed import failed_when

@@ -23,9 +23,9 @@ from sweep.cli.options import (
     json_option,
     print_json,
 )
-from sweep.cli.text.table import table
+from sweep.render.table import NOTHING
+from sweep.render.terminal import table
 from sweep.results.names import model_text
-from sweep.results.tables.formats import NOTHING
 from sweep.study.advice import counted
 from trainables.errors import Misuse
 from trainables.plain import Json

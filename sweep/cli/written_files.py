@@ -405,7 +405,7 @@ def _put_rates(path: Path, rates: Sequence[dict[str, Json]]) -> None:
 
 
 def _print_rates(rates: Sequence[dict[str, Any]]) -> None:
-    from sweep.cli.text.table import table
+    from sweep.render.terminal import table
 
     rows = []
     for rate in rates:

@@ -9,7 +9,7 @@ from sweep.confirmation.arms import SettingArms
 from sweep.confirmation.comparisons import CERTIFIED
 from sweep.confirmation.plan import CONSTRAINED, MEASURES, UNCONSTRAINED, Measure
 from sweep.confirmation.words import ended_text, is_early
-from sweep.results.tables.formats import Table
+from sweep.render.table import Table
 from sweep.results.tables.paper_hyperparameters import Trained
 from sweep.results.tables.paper_results import (
     INFEASIBLE,

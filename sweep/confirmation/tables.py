@@ -13,7 +13,7 @@ from sweep.confirmation.words import (
     sentences,
     units_text,
 )
-from sweep.results.tables.formats import NOTHING, Row, Table, number
+from sweep.render.table import NOTHING, Row, Table, number
 from sweep.results.verdict_text import codes_text
 from trainables.plain import Json
 

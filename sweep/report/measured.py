@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from search_spaces.settings import names_within
 from sweep.confirmation.plan import Plan, load_plan
+from sweep.render.table import Row
 from sweep.results.best import best_entries
 from sweep.results.names import model_text
 from sweep.results.sweep_view import SettingView, SweepView
 from sweep.results.tables.columns import GAUSSIAN
-from sweep.results.tables.formats import Row
 from sweep.results.tables.proposals import Read, proposal_rows
 from sweep.results.tables.tidy import COLUMNS, tidy_rows
 from sweep.study.definition import load_definition, sweep_names

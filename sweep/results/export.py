@@ -26,17 +26,18 @@ from pathlib import Path, PurePosixPath
 
 from search_spaces.catalog import CONFIGURATION
 from search_spaces.space import SearchSpace
+from sweep.render.csv import to_csv
+from sweep.render.latex import to_latex
+from sweep.render.markdown import to_markdown
+from sweep.render.table import Table
 from sweep.results import provenance
 from sweep.results.answers import answer_files
 from sweep.results.best import best_entries
 from sweep.results.sweep_view import SettingView, SweepView
-from sweep.results.tables import formats
 from sweep.results.tables.anytime import anytime_table
 from sweep.results.tables.columns import without_idle
-from sweep.results.tables.formats import Table
 from sweep.results.tables.frontier import frontier_table
 from sweep.results.tables.hyperparameters import hyperparameters_table
-from sweep.results.tables.latex import to_latex
 from sweep.results.tables.layers import layers_table
 from sweep.results.tables.paper_hyperparameters import paper_hyperparameters_table, trained_pairs
 from sweep.results.tables.paper_results import paper_results_table
@@ -180,7 +181,7 @@ def _contents(
         files |= table_files(table, view.definition.name)
     proposals = without_idle(space, list(proposal_rows(view, read)))
     for name, rows in (("tidy", list(tidy_rows(view))), ("proposals", proposals)):
-        files[f"tables/{name}.csv"] = formats.to_csv(Table(name, "", rows, [], []))
+        files[f"tables/{name}.csv"] = to_csv(Table(name, "", rows, [], []))
     for setting in view.settings:
         wanted = setting.chosen.winner or (everything and setting.chosen.shown)
         if wanted:
@@ -199,8 +200,8 @@ def _manifest(view: SweepView, run_ids: Mapping[str, str], files: Mapping[str, s
 def table_files(table: Table, sweep: str) -> dict[str, str]:
     """A table in every format, by the names of its files."""
     return {
-        f"tables/{table.name}.csv": formats.to_csv(table),
-        f"tables/{table.name}.md": formats.to_markdown(table),
+        f"tables/{table.name}.csv": to_csv(table),
+        f"tables/{table.name}.md": to_markdown(table),
         f"tables/{table.name}.tex": to_latex(table, sweep),
     }
 

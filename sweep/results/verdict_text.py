@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from sweep.render.table import NOTHING, YES_NO, Row, number
 from sweep.results.importance import ENOUGH
-from sweep.results.tables.formats import NOTHING, YES_NO, Row, number
 from trainables.plain import Json
 from trainables.primal_dual.certificate import LEAST_UNITS, counted
 

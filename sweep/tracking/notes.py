@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from sweep.render.markdown import to_grid
 from sweep.study.advice import command
 from sweep.study.selection import SettingResult
 from trainables.plain import Json
@@ -128,7 +129,8 @@ def _reading(label: str, direction: str, tolerance: float) -> str:
 def _summary(settings: Mapping[str, SettingResult], label: str) -> str:
     """One line a setting."""
     answer = (f"gain, mean {label}", "missing share", "feasible", "certificate", "objective")
-    rows = [["setting", "shown", *answer, "searched"]]
+    headers = ["setting", "shown", *answer, "searched"]
+    rows = []
     for setting, chosen in list(settings.items())[:SHOWN_SETTINGS]:
         pair = chosen.shown
         if pair is None:
@@ -148,7 +150,9 @@ def _summary(settings: Mapping[str, SettingResult], label: str) -> str:
             ]
         )
     left = len(settings) - SHOWN_SETTINGS
-    return _table(rows) + (f"\n\nAnd {left} more: `sweep best` shows them." if left > 0 else "")
+    return to_grid(headers, rows) + (
+        f"\n\nAnd {left} more: `sweep best` shows them." if left > 0 else ""
+    )
 
 
 def values_text(point: Mapping[str, Json]) -> str:
@@ -161,8 +165,3 @@ def values_text(point: Mapping[str, Json]) -> str:
         f"{name.rpartition('.')[2]} {format(v, '.4g') if isinstance(v, float) else v}"
         for name, v in point.items()
     )
-
-
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    lines = [f"| {' | '.join(row)} |" for row in rows]
-    return "\n".join([lines[0], "|" + " --- |" * len(rows[0]), *lines[1:]])

@@ -8,12 +8,12 @@ from rich.console import Console
 
 from search_spaces.settings import short_names
 from sweep.cli.options import console
-from sweep.cli.text.table import Paragraph, TextTable, table
+from sweep.render.table import NOTHING, YES_NO, number
+from sweep.render.terminal import Paragraph, TextTable, table
 from sweep.results import aggregates
 from sweep.results.findings import answer
 from sweep.results.names import model_text, point_text
 from sweep.results.tables import columns as table_columns
-from sweep.results.tables.formats import NOTHING, YES_NO, number
 from sweep.results.verdict_text import code_notes, verdict_lines
 from sweep.study.advice import counted
 from sweep.study.selection import outcome_text

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from sweep.cli.options import console
-from sweep.cli.text.table import Paragraph, table
 from sweep.confirmation.plan import CONSTRAINED, MEASURES, UNCONSTRAINED
 from sweep.confirmation.tables import EARLY
 from sweep.confirmation.words import (
@@ -20,7 +19,8 @@ from sweep.confirmation.words import (
     p_text,
     units_text,
 )
-from sweep.results.tables.formats import NOTHING, number
+from sweep.render.table import NOTHING, number
+from sweep.render.terminal import Paragraph, table
 from trainables.plain import Json
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cache
 
 from sweep.cli.options import console
-from sweep.cli.text.table import Paragraph, table
+from sweep.render.terminal import Paragraph, table
 from sweep.statistics import power
 from sweep.statistics.design import Design, Rule
 from sweep.statistics.paired import least_flip_p

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from sweep.cli.options import console
-from sweep.cli.text.table import Paragraph, table
+from sweep.render.table import NOTHING
+from sweep.render.terminal import Paragraph, table
 from sweep.results.reproduction import VERDICTS, Verdict, is_same_place
-from sweep.results.tables.formats import NOTHING
 from trainables.plain import Json
 
 FEW_CELLS = 2  # of more, those that are the same get a line each

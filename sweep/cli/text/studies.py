@@ -8,10 +8,10 @@ from sweep.cli.options import console
 from sweep.cli.spaces import hours_text
 from sweep.cli.text.confirmed import contrast_row
 from sweep.cli.text.power import print_power
-from sweep.cli.text.table import Paragraph, table
 from sweep.confirmation.plan import CONSTRAINED, MEASURES, StudiesPlan
 from sweep.confirmation.studies import TUNED
 from sweep.confirmation.words import few_seeds, groups_text, is_early, p_text
+from sweep.render.terminal import Paragraph, table
 from trainables.plain import Json
 
 _UNIT = "studies"

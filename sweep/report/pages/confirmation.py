@@ -19,11 +19,11 @@ from sweep.confirmation.words import (
     sentences,
     units_text,
 )
+from sweep.render.table import NOTHING, Table, number
 from sweep.report.pages import markup
 from sweep.report.pages.markup import Picture
 from sweep.report.pages.search import provenance_part, whole_seeds
 from sweep.results.names import point_text
-from sweep.results.tables.formats import NOTHING, Table, number
 from trainables.plain import Json
 
 

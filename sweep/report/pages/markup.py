@@ -9,9 +9,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from html import escape, unescape
 
+from sweep.render.table import NOTHING, Table, note_texts
 from sweep.report.pages.look import SCRIPT, STYLE
 from sweep.report.pages.words import explained
-from sweep.results.tables.formats import NOTHING, Table, note_texts
 from trainables.plain import Json
 
 Answers = Mapping[str, Iterable[str]]  # paragraphs of HTML by the question that they answer

@@ -7,12 +7,12 @@ from html import escape
 
 from sweep.confirmation.plan import UNCONSTRAINED
 from sweep.confirmation.words import sentences
+from sweep.render.table import NOTHING, YES_NO, Table, number
 from sweep.report.pages import markup
 from sweep.report.pages.markup import Picture
 from sweep.results.findings import findings
 from sweep.results.names import point_text
 from sweep.results.status import time_text
-from sweep.results.tables.formats import NOTHING, YES_NO, Table, number
 from sweep.results.verdict_text import certified_over, infeasible_seeds, verdict_lines
 from sweep.study.selection import outcome_text
 from trainables.plain import Json

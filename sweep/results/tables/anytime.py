@@ -12,8 +12,8 @@ import math
 from collections.abc import Iterator, Sequence
 from statistics import fmean
 
+from sweep.render.table import Row, Table, number
 from sweep.results.sweep_view import SettingView, SweepView
-from sweep.results.tables.formats import Row, Table, number
 from trainables.records.arm_record import ArmRecord, Evaluation
 from trainables.registry.task_facts import RMSE, Metric
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from search_spaces.paper.video import DEPARTURES
 from search_spaces.space import SearchSpace
+from sweep.render.table import Row
 from sweep.results.names import model_text
-from sweep.results.tables.formats import Row
 from trainables.config.arm import ArmConfig, ConstraintConfig
 from trainables.config.test_conditions import unseen_gammas
 from trainables.plain import Json

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from search_spaces.space import SearchSpace
-from sweep.results.tables.formats import Row, Table, number
+from sweep.render.table import Row, Table, number
 from sweep.results.verdict_text import certified_over
 from trainables.plain import Json
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from search_spaces.space import SearchSpace
+from sweep.render.table import NOTHING, Row, Table
 from sweep.results.tables.columns import config_of, form_of, headed, model_notes
-from sweep.results.tables.formats import NOTHING, Row, Table
 from sweep.results.verdict_text import listed
 from trainables.config.arm import ArmConfig, ConstraintConfig, field_names
 from trainables.plain import Json

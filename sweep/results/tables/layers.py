@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from search_spaces.space import SearchSpace
+from sweep.render.table import Row, Table, number
 from sweep.results.aggregates import ARMS
 from sweep.results.names import model_text
 from sweep.results.tables.columns import layer_columns, pair_columns
-from sweep.results.tables.formats import Row, Table, number
 from trainables.plain import Json
 from trainables.registry.task_facts import Metric
 

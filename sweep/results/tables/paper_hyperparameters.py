@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from search_spaces.paper import text, video
 from search_spaces.paper.published import model_of
 from search_spaces.space import SearchSpace
+from sweep.render.table import NOTHING, Row, Table, number
 from sweep.results.names import model_text
 from sweep.results.tables.columns import config_of, seeds_text
-from sweep.results.tables.formats import NOTHING, Row, Table, number
 from sweep.results.tables.hyperparameters import column_of, reference_loss, scales_of, value_texts
 from sweep.results.tables.paper_results import (
     HERE,

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from search_spaces.paper.comparison import Comparison
 from search_spaces.paper.published import not_alike, published
 from search_spaces.space import SearchSpace
+from sweep.render.table import NOTHING, Bold, Row, Table, number
 from sweep.results.aggregates import ARMS
 from sweep.results.names import model_text
 from sweep.results.tables.columns import UNMATCHED, config_of, model_notes, seeds_text
-from sweep.results.tables.formats import NOTHING, Bold, Row, Table, number
 from sweep.results.verdict_text import code_notes, counted_text
 from trainables.config.arm import ArmConfig
 from trainables.plain import Json

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from search_spaces.space import Setting
+from sweep.render.table import Row
 from sweep.results.aggregates import ARMS, compared_entry
 from sweep.results.provenance import codes_of
 from sweep.results.sweep_view import SweepView
-from sweep.results.tables.formats import Row
 from sweep.study.pairs import join
 from trainables.config.arm import ArmConfig
 from trainables.plain import finite

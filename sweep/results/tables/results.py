@@ -13,6 +13,7 @@ from functools import partial
 from statistics import fmean
 
 from search_spaces.space import SearchSpace
+from sweep.render.table import Row, Table, number
 from sweep.results.aggregates import ARMS, COSTS, shift_mean
 from sweep.results.tables.columns import (
     GAIN,
@@ -27,7 +28,6 @@ from sweep.results.tables.columns import (
     split_column,
     without_idle,
 )
-from sweep.results.tables.formats import Row, Table, number
 from sweep.results.verdict_text import (
     bias_text,
     claims_text,

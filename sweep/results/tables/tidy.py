@@ -12,10 +12,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
+from sweep.render.table import Row
 from sweep.results.aggregates import COSTS, area
 from sweep.results.sweep_view import SettingView, SweepView
 from sweep.results.tables.columns import GAUSSIAN
-from sweep.results.tables.formats import Row
 from sweep.study.feasibility import Judgement
 from trainables.records.arm_record import ArmRecord, Evaluation, first_layer
 

@@ -13,8 +13,8 @@ from sweep.cli.text.confirmed import print_confirmed
 from sweep.confirmation.comparisons import confirmed
 from sweep.confirmation.tables import confirmed_table, notes
 from sweep.confirmation.words import sentences
+from sweep.render.table import NOTHING
 from sweep.report.pages.confirmation import _arms, _setting
-from sweep.results.tables.formats import NOTHING
 from sweep.study.definition import Definition
 from tests.support import confirmations as hand
 from tests.support.records import ended, finished

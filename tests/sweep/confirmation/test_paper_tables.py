@@ -17,8 +17,10 @@ from sweep.confirmation.arms import read_arms
 from sweep.confirmation.comparisons import confirmed
 from sweep.confirmation.paper_tables import paper_confirmed_table, trained_arms
 from sweep.confirmation.tables import confirmed_table
-from sweep.results.tables.formats import Table, to_csv, to_markdown
-from sweep.results.tables.latex import to_latex
+from sweep.render.csv import to_csv
+from sweep.render.latex import to_latex
+from sweep.render.markdown import to_markdown
+from sweep.render.table import Table
 from sweep.results.tables.paper_hyperparameters import paper_hyperparameters_table
 from sweep.study.definition import Definition
 from tests.support import confirmations as hand

@@ -16,6 +16,7 @@ from PIL import Image
 
 from search_spaces.space import Choice, Setting
 from sweep.confirmation.studies import plan_of_studies
+from sweep.render.table import NOTHING
 from sweep.report import report as reports
 from sweep.report.figures import FIGURES, drawing_of
 from sweep.report.measured import confirmations as confirmations_of
@@ -30,7 +31,6 @@ from sweep.results.findings import next_step
 from sweep.results.provenance import manifest
 from sweep.results.status import status_entry
 from sweep.results.sweep_view import SweepView, load_sweep
-from sweep.results.tables.formats import NOTHING
 from sweep.study.arms import arms_of_proposal
 from sweep.study.proposals import drop_outcomes
 from tests.support import confirmations

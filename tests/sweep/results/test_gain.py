@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 import sweep as api
+from sweep.render.table import NOTHING
 from sweep.report.pages import search as search_page
 from sweep.results.best import best_entries
 from sweep.results.provenance import manifest
 from sweep.results.status import status_entry
 from sweep.results.sweep_view import load_sweep
-from sweep.results.tables.formats import NOTHING
 from sweep.study.definition import load_definition
 from sweep.tracking.notes import run_note
 from sweep.tracking.rows import TrackedArm, final_rows

@@ -7,10 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from sweep.render.csv import to_csv
+from sweep.render.markdown import to_markdown
 from sweep.results import aggregates
 from sweep.results.best import best_entries
 from sweep.results.sweep_view import load_sweep
-from sweep.results.tables.formats import to_csv, to_markdown
 from sweep.results.tables.layers import layers_table
 from sweep.study.feasibility import judge
 from tests.support.sweeps import FEASIBLE, FIRST, SECOND, SPACE, store_sweep

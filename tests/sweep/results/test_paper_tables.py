@@ -14,11 +14,13 @@ import pytest
 from search_spaces import catalog
 from search_spaces.paper.published import COMPARISONS, not_alike, published
 from search_spaces.space import SearchSpace, Setting
+from sweep.render.csv import to_csv
+from sweep.render.latex import to_latex
+from sweep.render.markdown import to_markdown
+from sweep.render.table import Table
 from sweep.results import aggregates
 from sweep.results.best import best_entries
 from sweep.results.sweep_view import load_sweep
-from sweep.results.tables.formats import Table, to_csv, to_markdown
-from sweep.results.tables.latex import to_latex
 from sweep.results.tables.paper_hyperparameters import paper_hyperparameters_table, trained_pairs
 from sweep.results.tables.paper_results import paper_results_table
 from tests.support.paper_sweeps import AVENUE, PAPERS, PED, PHOTOGRAPHS, WENT

@@ -12,16 +12,18 @@ from pathlib import Path
 import pytest
 
 from search_spaces.space import SearchSpace, Setting
+from sweep.render.csv import to_csv
+from sweep.render.latex import to_latex
+from sweep.render.markdown import to_markdown
+from sweep.render.table import Table
 from sweep.results.best import best_entries
 from sweep.results.export import export
 from sweep.results.sweep_view import load_sweep
 from sweep.results.tables import hyperparameters as module
 from sweep.results.tables import results as tables
 from sweep.results.tables.anytime import anytime_table, scores_by_layer
-from sweep.results.tables.formats import Table, to_csv, to_markdown
 from sweep.results.tables.frontier import frontier_table
 from sweep.results.tables.hyperparameters import hyperparameters_table
-from sweep.results.tables.latex import to_latex
 from sweep.results.tables.layers import layers_table
 from tests.support.records import evaluation
 from tests.support.sweeps import (

@@ -10,9 +10,9 @@ import pytest
 from search_spaces import catalog
 from search_spaces.space import Setting
 from sweep.cost import estimate
+from sweep.render.markdown import to_markdown
 from sweep.results import aggregates
 from sweep.results.tables import results
-from sweep.results.tables.formats import to_markdown
 from sweep.results.tables.hyperparameters import hyperparameters_table
 from sweep.study.feasibility import judge
 from sweep.study.pairs import ProposalResult

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from sweep.cli.text.best import print_best
+from sweep.render.markdown import to_markdown
 from sweep.results.best import best_entries
 from sweep.results.sweep_view import load_sweep
-from sweep.results.tables.formats import to_markdown
 from sweep.results.tables.results import results_table
 from sweep.results.verdict_text import certificate_text, infeasible_seeds, verdict_lines
 from tests.support.records import ended

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from sweep.results.tables.formats import Bold, Table, note_texts
+from sweep.render.table import Bold, Table, note_texts
 
 PACKAGES = "booktabs"
 COLUMN_PT = 228  # of two columns in the article class; conferences have 235 to 252

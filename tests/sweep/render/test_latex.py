@@ -14,11 +14,11 @@ import pytest
 
 from search_spaces.space import Setting
 from sweep.confirmation.files import files_of
+from sweep.render.latex import LINES, to_latex
+from sweep.render.table import Bold, Table
 from sweep.results.best import best_entries
 from sweep.results.export import sweep_tables
 from sweep.results.sweep_view import load_sweep
-from sweep.results.tables.formats import Bold, Table
-from sweep.results.tables.latex import LINES, to_latex
 from tests.support import confirmations
 from tests.support.paper_sweeps import CONFIRMED, PAPERS, WENT
 from tests.support.sweeps import FEASIBLE, FIRST, INFEASIBLE, SECOND, SPACE, store_sweep

@@ -8,7 +8,7 @@ import pytest
 
 from search_spaces.catalog import space_names
 from search_spaces.space import Setting
-from sweep.cli.text.table import phrases, table
+from sweep.render.terminal import phrases, table
 from tests.support.command_line import sweep
 from tests.support.sweeps import FEASIBLE, INFEASIBLE, SPACE, store_sweep
 from trainables.records.objects import ObjectStore

@@ -1,12 +1,12 @@
-"""A table, and its formats: CSV for programs, Markdown for pages. Pure.
+"""Table of plain values that any renderer takes, with a short form for readers. Pure.
 
-CSV has every column in full precision; Markdown and LaTeX have the short form and the notes.
+CSV has every column in full precision; all other formats have the short form and the notes.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from trainables.plain import Json
@@ -60,47 +60,3 @@ def _as_sentence(note: str, named: Collection[str]) -> str:
     if first is None or first[0] in named:
         return note
     return note[0].upper() + note[1:]
-
-
-def to_csv(table: Table) -> str:
-    """Every column in full precision; an empty cell is a value that is not there."""
-    import pandas
-
-    frame = pandas.DataFrame(table.rows, dtype=object)  # of plain objects
-    return frame.to_csv(index=False, lineterminator="\n")
-
-
-def to_markdown(table: Table) -> str:
-    r"""The short form as a GitHub table, with its notes.
-
-    >>> print(to_markdown(Table("t", "Two", [], [("a|b", ["x*"]), ("n", ["1"])], ["a note."])))
-    | a\|b | n |
-    |---|---|
-    | x\* | 1 |
-    <BLANKLINE>
-    * A note.
-    <BLANKLINE>
-    """
-    lines = [
-        _markdown_line([header for header, _ in table.shown]),
-        "|" + "---|" * len(table.shown),
-        *(_markdown_line(cells) for cells in _cells(table)),
-    ]
-    notes = [f"* {_markdown(note)}" for note in note_texts(table)]
-    return "\n".join([*lines, "", *notes, ""])
-
-
-def _cells(table: Table) -> list[tuple[str, ...]]:
-    return list(zip(*(cells for _, cells in table.shown), strict=True))
-
-
-def _markdown_line(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(map(_markdown, cells)) + " |"
-
-
-def _markdown(text: str) -> str:
-    plain = str(text)
-    for character in "\\|*<":
-        plain = plain.replace(character, "\\" + character)
-    plain = plain.replace("\n", " ")
-    return f"**{plain}**" if isinstance(text, Bold) else plain
