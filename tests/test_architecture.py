@@ -22,6 +22,7 @@ OWNERS = {
     "av": ("trainables/datasets/video/video_files.py",),
     "botocore": ("sweep/doctor/yaml_aws.py",),
     "datasets": ("trainables/datasets/text/hub.py",),
+    "jinja2": ("sweep/render/html.py",),
     "mlflow": (
         "sweep/tracking/tracker.py",
         "sweep/tracking/client.py",

@@ -6,10 +6,11 @@ Colours are the notebook's own, so that it reads in dark and light; there are no
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
+from pathlib import Path
 
 from search_spaces.space import SearchSpace
-from sweep.render.table import NOTHING, YES_NO, number
+from sweep.render.html import fill
+from sweep.render.table import YES_NO, Columns, number
 from sweep.results.findings import answer
 from sweep.results.names import point_text
 from sweep.results.tables.results import results_table
@@ -19,8 +20,7 @@ from trainables.plain import Json
 from trainables.registry.lookup import facts_of
 from trainables.registry.task_facts import Metric
 
-Shown = Sequence[tuple[str, Sequence[str]]]  # header, one text a row: as in ``Table``
-_CELL = "padding:.15rem .6rem;border-bottom:1px solid rgba(128,128,128,.4);text-align:"
+_TEMPLATE = Path(__file__).with_name("notebook.html.jinja")
 
 
 def of_search(status: Mapping[str, Json], entries: Sequence[Mapping[str, Json]]) -> str:
@@ -35,7 +35,7 @@ def of_search(status: Mapping[str, Json], entries: Sequence[Mapping[str, Json]])
     return _block(status["name"], str(status["summary"]), head, _settings(entries))
 
 
-def of_confirmation(status: Mapping[str, Json], said: Iterable[str], table: Shown) -> str:
+def of_confirmation(status: Mapping[str, Json], said: Iterable[str], table: Columns) -> str:
     """What a confirmation came to: its state, what was found in words, its table."""
     return _block(status["name"], str(status["summary"]), (_state(status), *said), table)
 
@@ -53,7 +53,7 @@ def of_setting(space: SearchSpace, entry: Mapping[str, Json]) -> str:
     return _block(entry["setting"], "", lines, table.shown[table.headed :])
 
 
-def of_confirmed_setting(name: str, said: str, table: Shown) -> str:
+def of_confirmed_setting(name: str, said: str, table: Columns) -> str:
     """One setting of a confirmation: what its test says, and the contrasts."""
     return _block(name, "", [said], table)
 
@@ -87,7 +87,7 @@ def _biased(entries: Iterable[Mapping[str, Json]]) -> list[str]:
     return ["Selection-biased: no gain is a result before fresh seeds confirm it."] * biased
 
 
-def _settings(entries: Sequence[Mapping[str, Json]]) -> Shown:
+def _settings(entries: Sequence[Mapping[str, Json]]) -> Columns:
     def cells(arm: str, form: str, key: str) -> list[str]:
         return [number((entry[arm] or {}).get(key), form) for entry in entries]
 
@@ -107,24 +107,5 @@ def _settings(entries: Sequence[Mapping[str, Json]]) -> Shown:
     ]
 
 
-def _block(title: str, what: str, lines: Iterable[str], table: Shown) -> str:
-    said = "".join(f"<div>{escape(line)}</div>" for line in lines)
-    summary = f"<div><i>{escape(what)}</i></div>" * bool(what)
-    head = _row("th", [header for header, _ in table])
-    rows = "".join(_row("td", cells) for cells in zip(*(cells for _, cells in table), strict=True))
-    return (
-        f"<div><b>{escape(title)}</b>{summary}{said}"
-        '<div style="overflow-x:auto;margin-top:.4rem">'
-        '<table style="border-collapse:collapse;color:inherit;font-size:inherit">'
-        f"<thead>{head}</thead><tbody>{rows}</tbody></table></div></div>"
-    )
-
-
-def _row(tag: str, cells: Sequence[str]) -> str:
-    wraps = "normal" if tag == "th" else "nowrap"
-
-    def cell(at: int, text: str) -> str:
-        style = f"{_CELL}{'right' if at else 'left'};white-space:{wraps}"
-        return f'<{tag} style="{style}">{escape(text) or NOTHING}</{tag}>'
-
-    return f"<tr>{''.join(cell(at, text) for at, text in enumerate(cells))}</tr>"
+def _block(title: str, what: str, lines: Iterable[str], shown: Columns) -> str:
+    return fill(_TEMPLATE, title=title, what=what, lines=lines, shown=shown)

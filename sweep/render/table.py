@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from trainables.plain import Json
 
 Row = dict[str, Json]  # a plain value by column, None where there is none
+Columns = list[tuple[str, list[str]]]  # header, one text per line
 NOTHING = "—"
 YES_NO: dict[bool | None, str] = {None: NOTHING, True: "yes", False: "no"}
 
@@ -39,7 +40,7 @@ class Table:
     name: str
     caption: str
     rows: list[Row]
-    shown: list[tuple[str, list[str]]]
+    shown: Columns
     notes: list[str]
     texts: int = 2  # so many columns of the short form hold words, the others numbers
     headed: int = 1  # so many of them are a line of their own above their rows in LaTeX

@@ -29,6 +29,9 @@ def test_the_wheel_works_outside_the_checkout(tmp_path: Path) -> None:
     [wheel] = wheels.glob("descent_sweep-*.whl")
     subprocess.run([*pip, "install", *offline, "--target", str(there), str(wheel)], check=True)
     assert all((there / package / "py.typed").is_file() for package in PACKAGES)
+    packed = [f for end in ("jinja", "css", "js") for f in (ROOT / "sweep").rglob(f"*.{end}")]
+    assert packed
+    assert all((there / file.relative_to(ROOT)).is_file() for file in packed)
     [metadata] = there.glob("descent_sweep-*.dist-info/METADATA")
     assert "Project-URL: Paper, https://arxiv.org/abs/2601.17257" in metadata.read_text()
 

@@ -45,6 +45,8 @@ COMMENTS = {
     "docs/pictures/best_of_n.svg": "the best of N and confirmation, where nothing has an effect",
     "docs/pictures/live_view.svg": "the live view of a running quickstart sweep",
     "docs/pictures/mlflow.png": "MLflow's charts of the quickstart sweep",
+    "sweep/report/pages/script.js": "the report's page: sorted tables, points under the pointer",
+    "sweep/report/pages/style.css": "the report's page on screens, phones and paper",
     "tests/golden/": "small expected texts; `pytest --update-golden` rewrites them",
 }
 

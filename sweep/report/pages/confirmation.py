@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from html import escape
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from sweep.confirmation.plan import CONSTRAINED, MEASURES, UNCONSTRAINED, Plan
 from sweep.confirmation.tables import confirmed_table, early_columns
@@ -20,18 +19,28 @@ from sweep.confirmation.words import (
     units_text,
 )
 from sweep.render.table import NOTHING, Table, number
-from sweep.report.pages import markup
-from sweep.report.pages.markup import Picture
-from sweep.report.pages.search import provenance_part, whole_seeds
+from sweep.report.pages.markup import Paragraph, Picture, as_json, figures, fill_page, provenance_of
+from sweep.report.pages.search import whole_seeds
 from sweep.results.names import point_text
 from trainables.plain import Json
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """A setting's part: the outcome, the test in sentences, every kind of arm, every seed."""
+
+    name: str
+    outcome: str
+    lines: Sequence[str]
+    arms: Table
+    seeds: Table
 
 
 def confirmed_page(
     status: Mapping[str, Json],
     entry: Mapping[str, Json],
     plan: Plan,
-    figures: Mapping[str, Mapping[str, Picture]],
+    pictures: Mapping[str, Mapping[str, Picture]],
     provenance: Mapping[str, Json],
     commands: Mapping[str, Mapping[str, str]],
 ) -> str:
@@ -41,47 +50,45 @@ def confirmed_page(
         status: that of ``status_entry``.
         entry: that of ``confirmed``.
         plan: of the confirmation.
-        figures: pages by key, by the key of ``FIGURES``.
+        pictures: pages by key, by the key of ``FIGURES``.
         provenance: what ``provenance.manifest`` says.
         commands: what to type by what it does: "next", "again".
     """
-    name = entry["name"]
-    whole = confirmed_table(entry)
-    said = set(sentences(entry))  # which stand in the first screen and beside each setting
-    heads = [head for head, _ in whole.shown]
-    first = [*heads[: whole.texts], "outcome", "gain", "certified"]  # what a phone shows
-    table = replace(
-        whole,
-        shown=sorted(whole.shown, key=lambda column: (first + heads).index(column[0])),
-        notes=[note for note in whole.notes if note not in said],
-    )
-    answer = {
-        "Question": [escape(text) for text in _asked(entry, plan)],
-        "Answer": [escape(text) for text in _families(entry)],
-    }
-    rest = {
-        "How sure": list(_believed(status, entry, plan)),
-        "Next": [markup.command(what, text) for what, text in commands["next"].items()],
-    }
-    linked = [one["setting"] for one in entry["settings"]]
-    comparisons = markup.table(table, level=2, linked=linked)
-    return markup.document(
-        f"{name}: report",
-        markup.lead(name, f"{plan.search} on fresh seeds, test split", answer, comparisons, rest),
-        {
-            "Families": markup.table(_family_table(entry)),
-            "Settings": "".join(_setting(one, entry) for one in entry["settings"]),
-            "Figures": markup.figures(figures),
-            "Plan": _plan(plan, entry["unit"]),
-            "Again": "".join(markup.command(*one) for one in commands["again"].items()),
-            "Provenance": provenance_part(provenance),
-        },
+    return fill_page(
+        "confirmation.html.jinja",
+        name=entry["name"],
+        what=f"{plan.search} on fresh seeds, test split",
+        question=_question(entry, plan),
+        answer=list(_families(entry)),
+        comparison=_comparison(entry),
+        sure=list(_doubts(status, entry, plan)),
+        following=commands["next"],
+        families=_family_table(entry),
+        settings=[_setting(one, entry) for one in entry["settings"]],
+        pictures=figures(pictures),
+        rules=_rules(plan, entry["unit"]),
+        plan=as_json(plan.to_json()),
+        again=commands["again"],
+        origin=provenance_of(provenance),
     )
 
 
-def _asked(entry: Mapping[str, Json], plan: Plan) -> Iterator[str]:
+def _comparison(entry: Mapping[str, Json]) -> Table:
+    """The table of a paper; what a phone shows comes first, and no note repeats the page."""
+    table = confirmed_table(entry)
+    shown = dict(table.shown)
+    first = [*list(shown)[: table.texts], "outcome", "gain", "certified"]
+    repeated = set(sentences(entry))  # which stand in the first screen and beside each setting
+    return replace(
+        table,
+        shown=[(header, shown[header]) for header in dict.fromkeys([*first, *shown])],
+        notes=[note for note in table.notes if note not in repeated],
+    )
+
+
+def _question(entry: Mapping[str, Json], plan: Plan) -> str:
     controls = ", ".join(name.replace("_", " ") for name in plan.controls)
-    yield (
+    return (
         f"Are the winners of {plan.search} better than plain training on seeds that no search saw, "
         f"on the test split? Compared: {entry['metric']}, {MEASURES[plan.measure]}, in "
         f"{entry['unit']}{f'; controls: {controls}' * bool(controls)}."
@@ -95,22 +102,26 @@ def _families(entry: Mapping[str, Json]) -> Iterator[str]:
     yield from answer(entry)
 
 
-def _believed(status: Mapping[str, Json], entry: Mapping[str, Json], plan: Plan) -> Iterator[str]:
-    arms, whole = status["arms"], whole_seeds(entry)
-    yield escape(
-        f"{whole} of {len(plan.seeds)} planned seeds count; {arms['final']} of {arms['wanted']} "
-        f"arms are final. Plan {entry['plan']} was stored before the test split was read."
+def _doubts(
+    status: Mapping[str, Json], entry: Mapping[str, Json], plan: Plan
+) -> Iterator[str | Paragraph]:
+    arms = status["arms"]
+    yield (
+        f"{whole_seeds(entry)} of {len(plan.seeds)} planned seeds count; {arms['final']} of "
+        f"{arms['wanted']} arms are final. "
+        f"Plan {entry['plan']} was stored before the test split was read."
     )
     if status["state"] not in ("finished", "failed"):
-        yield markup.warning(
+        yield Paragraph(
             f"This confirmation is {status['state']} and not at its end: what is undecided can "
-            "still be decided."
+            "still be decided.",
+            is_warning=True,
         )
     for text in entry["deviations"]:
-        yield markup.warning(f"Departs from the plan: {text}")
+        yield Paragraph(f"Departs from the plan: {text}", is_warning=True)
     if not entry["deviations"]:
         yield "Nothing departs from the plan."
-    yield from (escape(text) for text in limits(entry))
+    yield from limits(entry)
 
 
 def _family_table(entry: Mapping[str, Json]) -> Table:
@@ -128,8 +139,8 @@ def _family_table(entry: Mapping[str, Json]) -> Table:
     return Table("families", "Families, tested first", [], shown, [], texts=2)
 
 
-def _setting(one: Mapping[str, Json], entry: Mapping[str, Json]) -> str:
-    name, ours = escape(one["setting"]), one["arms"][CONSTRAINED]
+def _setting(one: Mapping[str, Json], entry: Mapping[str, Json]) -> _Setting:
+    ours = one["arms"][CONSTRAINED]
     plain = one["contrasts"][UNCONSTRAINED]
     values = point_text(one["point"])
     how = "named by hand" if one["chosen"] == "named" else "its winner in the search"
@@ -161,13 +172,8 @@ def _setting(one: Mapping[str, Json], entry: Mapping[str, Json]) -> str:
                 if text
             )
         )
-    return (
-        f'<section aria-labelledby="{name}"><h3 id="{name}">{name}</h3>'
-        f"<p><span class=tag>{escape(marked_text(plain, entry))}</span></p>{markup.bullets(lines)}"
-        f"{markup.table(_arms(one, entry), level=4)}"
-        f"{markup.details('Gains seed by seed', markup.table(_seeds(one), level=4))}"
-        "</section>"
-    )
+    outcome = marked_text(plain, entry)
+    return _Setting(one["setting"], outcome, lines, _arms(one, entry), _seeds(one))
 
 
 def _arms(one: Mapping[str, Json], entry: Mapping[str, Json]) -> Table:
@@ -217,13 +223,13 @@ def _seeds(one: Mapping[str, Json]) -> Table:
     return Table("seeds", "Gains", [], shown, [], texts=0)
 
 
-def _plan(plan: Plan, unit: str) -> str:
+def _rules(plan: Plan, unit: str) -> list[str]:
     """What was decided before anything was trained."""
     design = plan.design
     looks = " and ".join(map(str, design.looks)) or "every number of"
     least = design.smallest_effect
     families = [f"{family}: {', '.join(of)}" for family, of in design.families.items()]
-    rules = [
+    return [
         f"Plan {plan.digest}; what it trains hashes to {plan.trained or 'nothing known'}.",
         f"{len(plan.seeds)} fresh seeds from {plan.seeds[0]}, tested at {looks} seeds "
         f"({design.rule}); error {design.error:g} for the whole table.",
@@ -237,5 +243,3 @@ def _plan(plan: Plan, unit: str) -> str:
         else "Every seed is trained, whatever is decided before.",
         *families,
     ]
-    whole = markup.details("The plan, as JSON", markup.as_json(plan.to_json()), printed=False)
-    return markup.bullets(rules) + whole

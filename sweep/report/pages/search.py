@@ -2,30 +2,46 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from html import escape
+from dataclasses import dataclass
 
 from sweep.confirmation.plan import UNCONSTRAINED
 from sweep.confirmation.words import sentences
-from sweep.render.table import NOTHING, YES_NO, Table, number
-from sweep.report.pages import markup
-from sweep.report.pages.markup import Picture
+from sweep.render.table import NOTHING, YES_NO, Columns, Table, number
+from sweep.report.pages.markup import Paragraph, Picture, figures, fill_page, provenance_of
 from sweep.results.findings import findings
 from sweep.results.names import point_text
-from sweep.results.status import time_text
 from sweep.results.verdict_text import certified_over, infeasible_seeds, verdict_lines
 from sweep.study.selection import outcome_text
 from trainables.plain import Json
 from trainables.registry.lookup import facts_of
 
-_FEW = 20  # arms whose reason is on the page
+
+@dataclass(frozen=True)
+class _Confirmation:
+    """A confirmation of the search, in sentences."""
+
+    name: str
+    lines: Sequence[str]
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """A setting's part: its pair, the verdict in sentences, what trains it again."""
+
+    name: str
+    kind: str  # which pair is shown
+    arms: Columns  # empty where no arm is measured
+    lines: Sequence[str]
+    commands: Mapping[str, str]
 
 
 def page(
     status: Mapping[str, Json],
     entries: Sequence[Mapping[str, Json]],
     tables: Iterable[Table],
-    figures: Mapping[str, Mapping[str, Picture]],
+    pictures: Mapping[str, Mapping[str, Picture]],
     provenance: Mapping[str, Json],
     commands: Mapping[str, Mapping[str, str]],
     confirmed: Sequence[Mapping[str, Json]],
@@ -37,65 +53,67 @@ def page(
             ``notes``: sentences on what the page leaves out.
         entries: those of ``best_entries``; a part each.
         tables: below the settings, in this order.
-        figures: pages by key, by the key of ``FIGURES``.
+        pictures: pages by key, by the key of ``FIGURES``.
         provenance: what ``provenance.manifest`` says.
         commands: what to type by what it does: "next", "again", and by setting.
         confirmed: entries of its confirmations.
     """
-    name = str(status["name"])
-    parts = "".join(_setting(entry, commands.get(entry["setting"], {})) for entry in entries)
-    asked, tried = _asked(provenance, entries)
-    answer = {"Question": [asked], "Answer": [escape(text) for text in findings(entries)]}
-    rest = {
-        "How sure": [tried, *_believed(status, entries), *_confirmed(confirmed)],
-        "Next": [markup.command(what, said) for what, said in commands["next"].items()],
-    }
-    overview = markup.table(_overview(entries), level=2, linked=[e["setting"] for e in entries])
-    return markup.document(
-        f"{name}: report",
-        markup.lead(name, str(status["summary"]), answer, overview * bool(entries), rest),
-        {
-            "Confirmed": "".join(map(_confirmation, confirmed)),
-            "Settings": parts,
-            "Figures": markup.figures(figures)
-            or "<p>Nothing is measured yet that a figure could show.</p>",
-            "Tables": "".join(map(markup.table, tables)),
-            "Searched": _searched(status, provenance, entries),
-            "Again": "".join(markup.command(*one) for one in commands["again"].items()),
-            "Provenance": provenance_part(provenance),
-        },
+    return fill_page(
+        "search.html.jinja",
+        name=status["name"],
+        what=status["summary"],
+        question="Does a network that must lower its loss layer by layer do better than plain "
+        "training?",
+        answer=findings(entries),
+        comparison=_overview(entries),
+        sure=[
+            _tried(provenance, entries),
+            *_doubts(status, entries),
+            *_confirmed(confirmed),
+        ],
+        following=commands["next"],
+        confirmations=[_confirmation(entry) for entry in confirmed],
+        settings=[_setting(entry, commands.get(entry["setting"], {})) for entry in entries],
+        pictures=figures(pictures),
+        tables=list(tables),
+        ranges=_ranges(provenance, entries),
+        notes=_search_notes(status, provenance, entries),
+        failures=[f"{f['setting']}, {f['signature']}: {f['reason']}" for f in status["failures"]],
+        warnings=[f"{w['setting']}, {w['signature']}: {w['warning']}" for w in status["warnings"]],
+        again=commands["again"],
+        origin=provenance_of(provenance),
     )
 
 
 # --- first screen ---------------------------------------------------------------------------------
 
 
-def _asked(
-    provenance: Mapping[str, Json], entries: Sequence[Mapping[str, Json]]
-) -> tuple[str, str]:
-    """The question, and how much was tried to answer it."""
+def _tried(provenance: Mapping[str, Json], entries: Sequence[Mapping[str, Json]]) -> str:
+    """How much was tried to answer the question."""
     space = provenance["definition"]
     seeds, count = len(space["search_seeds"]), len(entries)
     wanted = sorted({entry["proposals"]["wanted"] for entry in entries})
     tries = f"{wanted[0]} to {wanted[-1]}" if len(wanted) > 1 else f"{wanted[0]}" if wanted else "0"
     return (
-        "Does a network that must lower its loss layer by layer do better than plain training?",
         f"{count} setting{'s' * (count != 1)}, {tries} proposals each, every one on {seeds} "
-        f"seed{'s' * (seeds != 1)} as a pair that differs in nothing but the constraint.",
+        f"seed{'s' * (seeds != 1)} as a pair that differs in nothing but the constraint."
     )
 
 
-def _believed(status: Mapping[str, Json], entries: Sequence[Mapping[str, Json]]) -> Iterator[str]:
+def _doubts(
+    status: Mapping[str, Json], entries: Sequence[Mapping[str, Json]]
+) -> Iterator[str | Paragraph]:
     """How far the sweep is, how sure its verdicts are, and what selection did to its numbers."""
     arms = status["arms"]
     ends = ", ".join(f"{count} {how}" for how, count in status["statuses"].items())
     state = str(status["state"]).capitalize()
     done = f"{arms['final']} of {arms['wanted']} arms are final{f' ({ends})' * bool(ends)}."
-    yield f"<b>{escape(state)}</b>: {escape(done)}"
+    yield Paragraph(done, strong=state)
     if status["state"] not in ("finished", "failed"):
         training = f", {arms['training']} train now" * bool(arms["training"])
-        yield markup.warning(
-            f"This page is of a sweep that is not at its end{training}: winners can still change."
+        yield Paragraph(
+            f"This page is of a sweep that is not at its end{training}: winners can still change.",
+            is_warning=True,
         )
     winners = [entry for entry in entries if entry["winner"]]
     sure = sum((entry["constrained"] or {}).get("certificate") == "feasible" for entry in winners)
@@ -108,32 +126,35 @@ def _believed(status: Mapping[str, Json], entries: Sequence[Mapping[str, Json]])
         )
     for entry in winners:
         if seeds := infeasible_seeds(entry):
-            yield markup.warning(
-                f"The winner of {escape(entry['setting'])} is infeasible on {len(seeds)} of its "
-                f"{len(entry['search_seeds'])} seeds: the verdict is of their mean."
+            yield Paragraph(
+                f"The winner of {entry['setting']} is infeasible on {len(seeds)} of its "
+                f"{len(entry['search_seeds'])} seeds: the verdict is of their mean.",
+                is_warning=True,
             )
     if any(entry["gain"].get("selection_biased") for entry in entries):
-        yield markup.warning(
+        yield Paragraph(
             "Gains are of pairs that the search selected by these very scores: they "
-            "flatter, and are no result before fresh seeds confirm them."
+            "flatter, and are no result before fresh seeds confirm them.",
+            is_warning=True,
         )
-    yield from (escape(note) for note in status["notes"])
+    yield from status["notes"]
 
 
-def _confirmed(confirmed: Sequence[Mapping[str, Json]]) -> Iterator[str]:
+def _confirmed(confirmed: Sequence[Mapping[str, Json]]) -> Iterator[Paragraph]:
     if confirmed:
-        names = ", ".join(escape(entry["name"]) for entry in confirmed)
-        yield f'On fresh seeds and the test split: <a href="#confirmed">{names}</a>.'
+        names = ", ".join(entry["name"] for entry in confirmed)
+        text = "On fresh seeds and the test split:"
+        yield Paragraph(text, link="#confirmed", linked=names)
 
 
-def _confirmation(entry: Mapping[str, Json]) -> str:
-    said = [
+def _confirmation(entry: Mapping[str, Json]) -> _Confirmation:
+    lines = [
         f"Plan {entry['plan']}; {whole_seeds(entry)} of {len(entry['seeds']['planned'])} planned "
         "seeds count.",
         *sentences(entry),
         *(f"Departs from the plan: {text}" for text in entry["deviations"]),
     ]
-    return f"<h3>{escape(entry['name'])}</h3>{markup.bullets(said)}"
+    return _Confirmation(entry["name"], lines)
 
 
 def whole_seeds(entry: Mapping[str, Json]) -> int:
@@ -178,8 +199,7 @@ def _overview(entries: Sequence[Mapping[str, Json]]) -> Table:
 # --- settings -------------------------------------------------------------------------------------
 
 
-def _setting(entry: Mapping[str, Json], commands: Mapping[str, str]) -> str:
-    name = escape(entry["setting"])
+def _setting(entry: Mapping[str, Json], commands: Mapping[str, str]) -> _Setting:
     tried = entry["proposals"]
     kind = "no pair yet"
     if entry["proposal"] is not None:
@@ -204,18 +224,13 @@ def _setting(entry: Mapping[str, Json], commands: Mapping[str, str]) -> str:
             "Not binding: plain training meets the constraint by itself, so the pair says nothing "
             "about constraining."
         )
-    again = "".join(markup.command(*one) for one in commands.items())
-    return (
-        f'<section aria-labelledby="{name}"><h3 id="{name}">{name}</h3>'
-        f"<p><span class=tag>{escape(kind)}</span></p>{_arms(entry)}{markup.bullets(lines)}"
-        f"{markup.details('Train it again', again)}</section>"
-    )
+    return _Setting(entry["setting"], kind, _arms(entry), lines, commands)
 
 
-def _arms(entry: Mapping[str, Json]) -> str:
+def _arms(entry: Mapping[str, Json]) -> Columns:
     """Both arms and the gain."""
     if entry["constrained"] is None and entry["unconstrained"] is None:
-        return ""
+        return []
     metric = facts_of(entry["task"]).metric
     heads = ["", f"seen {metric.label}", f"unseen {metric.label}", "held-out loss"]
     heads += ["missing share", "feasible", "signature of its first seed"]
@@ -227,17 +242,7 @@ def _arms(entry: Mapping[str, Json]) -> str:
         rows.append([words, *_numbers(values, ".3f", ".3g"), *last])
     biased = " (selection-biased)" * bool(entry["gain"].get("selection_biased"))
     rows.append([f"gain{biased}", *_numbers(entry["gain"], "+.3f", "+.2g"), "", "", ""])
-    head = "".join(f"<th scope=col{' class=w' * (not h)}>{escape(h)}</th>" for h in heads)
-    body = "".join(
-        f"<tr><th scope=row class=w>{escape(first)}</th>"
-        + "".join(f"<td>{escape(cell)}</td>" for cell in rest)
-        + "</tr>"
-        for first, *rest in rows
-    )
-    return (
-        "<div class=wide tabindex=0><table>"
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-    )
+    return [(head, list(cells)) for head, cells in zip(heads, zip(*rows, strict=True), strict=True)]
 
 
 def _numbers(values: Mapping[str, Json], form: str, of_loss: str) -> list[str]:
@@ -245,15 +250,11 @@ def _numbers(values: Mapping[str, Json], form: str, of_loss: str) -> list[str]:
     return [*scores, number(values.get("held_out_loss"), of_loss)]
 
 
-# --- search and provenance ------------------------------------------------------------------------
+# --- search ---------------------------------------------------------------------------------------
 
 
-def _searched(
-    status: Mapping[str, Json],
-    provenance: Mapping[str, Json],
-    entries: Sequence[Mapping[str, Json]],
-) -> str:
-    """Ranges, sampler, seeds; what became of the proposals; what failed."""
+def _ranges(provenance: Mapping[str, Json], entries: Sequence[Mapping[str, Json]]) -> Table:
+    """Searched ranges, each with its settings."""
     space = provenance["definition"]
     named = {entry["setting"] for entry in entries}
     ranges: dict[tuple[str, str], list[str]] = {}
@@ -266,27 +267,26 @@ def _searched(
         ("range", [values for _, values in ranges]),
         ("settings", ["all" if len(of) == len(named) else ", ".join(of) for of in ranges.values()]),
     ]
+    return Table("searched", "What was searched", [], shown, [], texts=3)
+
+
+def _search_notes(
+    status: Mapping[str, Json],
+    provenance: Mapping[str, Json],
+    entries: Sequence[Mapping[str, Json]],
+) -> list[str]:
+    """Sampler, seeds, outcomes of the proposals, and searches that ended early."""
     sampler, seeds = provenance["sampler"], ", ".join(map(str, provenance["search_seeds"]))
-    notes = [
+    outcomes = Counter[str]()
+    for entry in entries:
+        outcomes.update(entry["outcomes"])
+    return [
         f"Sampler {sampler['name']}, seed {sampler['seed']}; every proposal is trained on "
         f"seed{'s' * (len(provenance['search_seeds']) != 1)} {seeds}; feasible up to a missing "
         f"share of {provenance['tolerance']:g} in every layer.",
+        f"Proposals by outcome: {outcome_text(outcomes)}.",
+        *(f"{at}: its search ended early: {why}" for at, why in status["retired"].items()),
     ]
-    outcomes: dict[str, int] = {}
-    for entry in entries:
-        for outcome, count in entry["outcomes"].items():
-            outcomes[outcome] = outcomes.get(outcome, 0) + count
-    notes.append(f"Proposals by outcome: {outcome_text(outcomes)}.")
-    notes += [f"{at}: its search ended early: {why}" for at, why in status["retired"].items()]
-    failed = [f"{f['setting']}, {f['signature']}: {f['reason']}" for f in status["failures"]]
-    signs = [f"{w['setting']}, {w['signature']}: {w['warning']}" for w in status["warnings"]]
-    table = Table("searched", "What was searched", [], shown, [], texts=3)
-    return (
-        markup.table(table) * bool(ranges)
-        + markup.bullets(notes)
-        + markup.details(f"Arms that ended early ({len(failed)})", markup.bullets(failed, few=_FEW))
-        + markup.details(f"Early signs of bad runs ({len(signs)})", markup.bullets(signs, few=_FEW))
-    )
 
 
 def short(field: str) -> str:
@@ -309,28 +309,3 @@ def _range(values: Mapping[str, Json]) -> str:
         "log_reach": ", as reach over the run, logarithmic",
     }
     return f"{ends[0]:g} to {ends[1]:g}{how.get(kind, '')}"
-
-
-def provenance_part(found: Mapping[str, Json]) -> str:
-    """Code, machines and data of the arms in words; everything as JSON."""
-    machines = []
-    for environment in found["environments"]:
-        packages = environment.get("packages") or {}
-        versions = ", ".join(f"{n} {v}" for n, v in sorted(packages.items()))
-        rest = {k: v for k, v in environment.items() if k != "packages" and v is not None}
-        said = ", ".join(f"{k} {_plain(v)}" for k, v in sorted(rest.items()))
-        machines += ["; ".join(filter(None, (said, versions)))] * bool(environment)
-    data = [
-        f"{one['name']}, fingerprint {one['fingerprint'] or 'unknown'}" for one in found["data"]
-    ]
-    arms = found["arms"]
-    return (
-        f"<p>Training version {found['training_version']}; {arms['final']} arms took "
-        f"{time_text(arms['wall_s'])} in all. Data: {escape('; '.join(data) or 'none yet')}."
-        f"</p>{'<p>Where they were trained:</p>' * bool(machines)}{markup.bullets(machines)}"
-        f"{markup.details('Everything, as JSON', markup.as_json(found), printed=False)}"
-    )
-
-
-def _plain(value: Json) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

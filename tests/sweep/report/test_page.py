@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -21,7 +22,6 @@ from sweep.report import report as reports
 from sweep.report.figures import FIGURES, drawing_of
 from sweep.report.measured import confirmations as confirmations_of
 from sweep.report.measured import measured
-from sweep.report.pages import markup
 from sweep.report.pages import search as search_page
 from sweep.report.pages.markup import Picture
 from sweep.report.pages.words import WORDS
@@ -76,7 +76,11 @@ def words_of(objects: ObjectStore, name: str = "tiny", **status: Any) -> Parsed:
 
 
 def page_of(
-    objects: ObjectStore, name: str, figures: Mapping[str, Mapping[str, Picture]], **status: Any
+    objects: ObjectStore,
+    name: str,
+    figures: Mapping[str, Mapping[str, Picture]],
+    following: Mapping[str, str] = MappingProxyType({"Go on.": "sweep resume tiny"}),
+    **status: Any,
 ) -> str:
     view = view_of(objects, name)
     space = view.definition.space
@@ -87,7 +91,7 @@ def page_of(
         [],
         figures,
         manifest(view, {}),
-        {"next": {"Go on.": "sweep resume tiny"}, "again": {}},
+        {"next": following, "again": {}},
         confirmations_of(objects, name),
     )
 
@@ -220,7 +224,8 @@ def test_where_nothing_won_page_and_terminal_advise_the_same_next_step(tmp_path:
     assert step.text.startswith("Ask for less than alpha 0.2")  # and not: search on
     of = Reported(objects, view, {}, ArmStore(objects).record)
     assert reports._commands(of, status_entry(view), entries)["next"] == {step.text: ""}
-    assert "<pre>" not in markup.command(step.text, "")
+    page = page_of(objects, "tiny", {}, following={step.text: ""})
+    assert f"<p>{step.text}</p></dd>" in re.sub(r"\n", "", page)  # no command below it
     said = sweep("best", "tiny", "--storage", objects.root).stdout
     assert step.text in " ".join(said.split())
 
