@@ -3,10 +3,55 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from functools import cache
+from types import UnionType
+from typing import Any, Self, Union, get_args, get_origin, get_type_hints
 
 Json = Any
+
+
+class Plain:
+    """A dataclass that is written as JSON: its fields are the keys, in their order."""
+
+    __slots__ = ()
+
+    def to_json(self) -> dict[str, Json]:
+        """Plain values, from which ``from_json`` makes an equal object."""
+        return {f.name: _plain(getattr(self, f.name)) for f in fields(self)}  # type: ignore[arg-type]
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Json]) -> Self:
+        """Build from plain values, unchecked; fields that are not in them have their defaults."""
+        hints = _hints(cls)  # type: ignore[arg-type]  # a class hashes
+        return cls(
+            **{name: _read(kind, plain[name]) for name, kind in hints.items() if name in plain}
+        )
+
+
+_hints = cache(get_type_hints)
+
+
+def _plain(value: Json) -> Json:
+    if isinstance(value, Plain):
+        return value.to_json()
+    if isinstance(value, Mapping):
+        return {key: _plain(v) for key, v in value.items()}
+    return [_plain(v) for v in value] if isinstance(value, (list, tuple)) else value
+
+
+def _read(kind: Any, plain: Json) -> Json:
+    origin, args = get_origin(kind), get_args(kind)
+    if plain is None:
+        return None
+    if origin in (Union, UnionType):  # one kind, or None
+        return _read(args[0], plain)
+    if origin is Mapping:
+        return {key: _read(args[1], value) for key, value in plain.items()}
+    if origin is Sequence:
+        return [_read(args[0], value) for value in plain]
+    return kind.from_json(plain) if hasattr(kind, "from_json") else plain
 
 
 def finite(value: Json) -> Json:
@@ -19,11 +64,14 @@ def finite(value: Json) -> Json:
 
 
 def with_leaves(value: Json, kind: type, change: Callable[[Any], Json]) -> Json:
-    """The value with ``change`` of each ``kind`` that its dicts, lists and tuples hold."""
+    """The value with ``change`` of each ``kind`` that its dicts, lists, tuples and Plain hold."""
     if isinstance(value, kind):
         return change(value)
     if isinstance(value, dict):
         return {key: with_leaves(v, kind, change) for key, v in value.items()}
     if isinstance(value, (list, tuple)):
         return [with_leaves(v, kind, change) for v in value]
+    if isinstance(value, Plain) and is_dataclass(value):
+        changed = {f.name: with_leaves(getattr(value, f.name), kind, change) for f in fields(value)}
+        return replace(value, **changed)
     return value

@@ -25,6 +25,8 @@ from trainables.errors import UnreadableObject
 from trainables.plain import Json
 from trainables.records.objects import ObjectStore
 
+CONSTRAINED: str
+UNCONSTRAINED: str
 CONSTRAINED, UNCONSTRAINED = ARMS  # the listed point that is confirmed, and its baseline
 # What is compared, on the test split: the first one is tested.
 Measure = Literal["unseen_mean", "seen_mean", "shift_mean", "ood_mean", "ood_auc"]

@@ -1,4 +1,4 @@
-"""Aggregates over search seeds, as JSON: arms, gains, references.
+"""Aggregates over search seeds: arms, gains, references.
 
 Everything is the mean over the seeds: scores, and the losses that verdicts and shares are taken of.
 """
@@ -8,8 +8,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from statistics import fmean
+from typing import TypedDict
 
+from sweep.results.summary import AT_GAMMA, ArmName, ArmSummary, Gain, PairSummary, Reference
 from sweep.study.feasibility import Judgement
 from sweep.study.pairs import Pair, ProposalResult
 from trainables.config.test_conditions import gamma_key, seen_and_unseen
@@ -21,19 +24,25 @@ from trainables.records.arm_record import (
     ArmRecord,
 )
 
-ARMS = ("constrained", "unconstrained")
-PROBES = ("probe_losses", "probe_scores")  # what each layer holds, whoever reads it
+ARMS: tuple[ArmName, ArmName] = ("constrained", "unconstrained")
 COSTS = {  # key here: scalar of a report
     "train_seconds": TRAIN_SECONDS,  # in primal and dual steps
     "eval_seconds": EVAL_SECONDS,
     "peak_memory_mb": TRAIN_PEAK_MEMORY_MB,  # of the worker's process, its libraries included
 }
-NO_BLOCKS: dict[str, Json] = {"seen_mean": None, "unseen_mean": None, "shifts": {}}
 
 
-def arms_entry(
+class Blocks(TypedDict):
+    """Mean metric over the seen and over the unseen test gammas, and under every shift."""
+
+    seen_mean: float | None
+    unseen_mean: float | None
+    shifts: dict[str, dict[str, float]]
+
+
+def arm_summary(
     arms: Sequence[ArmRecord], judgement: Judgement | None, run_ids: Mapping[str, str]
-) -> dict[str, Json] | None:
+) -> ArmSummary | None:
     """One arm of a proposal over its search seeds; None when there is nothing to show.
 
     Args:
@@ -44,60 +53,76 @@ def arms_entry(
     if not arms:
         return None
     first = arms[0]
+    summary = ArmSummary(
+        signature=first.signature,
+        config=first.config.to_json(),
+        status=[record.status for record in arms],
+        counted_as_constant=sum(r.status != "finished" for r in arms if r.evaluation),
+        reason=next((record.reason for record in arms if record.reason), None),
+        train_seconds=_cost(arms, TRAIN_SECONDS),
+        eval_seconds=_cost(arms, EVAL_SECONDS),
+        peak_memory_mb=_cost(arms, TRAIN_PEAK_MEMORY_MB),
+        mlflow_run_id=run_ids.get(first.signature),
+    )
+    if judgement is not None:
+        certificate = judgement.certificate
+        summary = replace(
+            summary,
+            feasible=judgement.feasible,
+            useful=judgement.useful,
+            why_not_useful=judgement.why_not_useful or None,
+            worst_missing_share=judgement.worst,
+            worst_layer=judgement.worst_layer,
+            first_layer=judgement.first_layer,
+            missing_share=judgement.held_out,
+            missing_share_training=judgement.training,
+            missing_share_relaxed=judgement.relaxed,
+            certificate=certificate.verdict,
+            certificate_units=certificate.units,
+            certificate_cluster=certificate.cluster,
+            certificate_held_out=certificate.held_out,
+            missing_share_upper=certificate.upper,
+            missing_share_lower=certificate.lower,
+            worst_missing_share_upper=_worst(certificate.upper),
+            units_met=certificate.met,
+            least_units_met=certificate.least_met,
+            missing_share_seeds_upper=judgement.seeds_upper,
+            worst_missing_share_seeds_upper=_worst(judgement.seeds_upper),
+        )
     done = [record.evaluation for record in arms if record.evaluation is not None]
-    whole = len(done) == len(arms)
+    if len(done) < len(arms):
+        return summary
     at_training = gamma_key(first.config.train_gamma)
-    finished = whole and all(record.status == "finished" for record in arms)
-    return {
-        "signature": first.signature,
-        "config": first.config.to_json(),
-        "status": [record.status for record in arms],
-        "counted_as_constant": sum(r.status != "finished" for r in arms if r.evaluation),
-        "reason": next((record.reason for record in arms if record.reason), None),
-        "objective": fmean([m.objective for m in done]) if whole else None,
-        "ood_mean": fmean([m.ood_mean for m in done]) if whole else None,
-        "ood_auc": fmean([m.ood_auc for m in done]) if whole else None,
-        "ood_range": list(done[0].gamma_range) if whole else None,
-        "ood_step": done[0].gamma_step if whole else None,
-        **(_blocks(arms) if whole else NO_BLOCKS),
-        "held_out_loss": fmean([m.held_out_losses()[-1] for m in done]) if whole else None,
-        **{k: None if judgement is None else of(judgement) for k, of in VERDICT.items()},
-        "scores": _means([m.scores for m in done]) if whole else None,
-        "layer_losses": _mean_by_layer([m.held_out_losses() for m in done]) if finished else None,
-        "layer_scores": _mean_of_rows(
-            [m.layer_scores_by_gamma.get(at_training, ()) for m in done], finished
-        ),
-        **{name: _mean_of_rows([getattr(m, name) for m in done], whole) for name in PROBES},
-        "scales": vars(done[0].scales) if whole else None,
-        **{name: _cost(arms, scalar) for name, scalar in COSTS.items()},
-        "mlflow_run_id": run_ids.get(first.signature),
-    }
+    summary = replace(
+        summary,
+        objective=fmean([m.objective for m in done]),
+        ood_mean=fmean([m.ood_mean for m in done]),
+        ood_auc=fmean([m.ood_auc for m in done]),
+        ood_range=list(done[0].gamma_range),
+        ood_step=done[0].gamma_step,
+        **_blocks(arms),
+        held_out_loss=fmean([m.held_out_losses()[-1] for m in done]),
+        scores=_means([m.scores for m in done]),
+        probe_losses=_mean_of_rows([m.probe_losses for m in done]),
+        probe_scores=_mean_of_rows([m.probe_scores for m in done]),
+        scales=vars(done[0].scales),
+    )
+    if any(record.status != "finished" for record in arms):
+        return summary
+    scores = [m.layer_scores_by_gamma.get(at_training, ()) for m in done]
+    return replace(
+        summary,
+        layer_losses=_mean_by_layer([m.held_out_losses() for m in done]),
+        layer_scores=_mean_of_rows(scores),
+    )
 
 
-# What a judgement says: verdict, missing shares by layer, and what the held-out units and the seeds
-# say of them.
-VERDICT: dict[str, Callable[[Judgement], Json]] = {
-    "feasible": lambda j: j.feasible,
-    "useful": lambda j: j.useful,
-    "why_not_useful": lambda j: j.why_not_useful or None,
-    "worst_missing_share": lambda j: j.worst,
-    "worst_layer": lambda j: j.worst_layer,
-    "first_layer": lambda j: j.first_layer,
-    "missing_share": lambda j: j.held_out,
-    "missing_share_training": lambda j: j.training,
-    "missing_share_relaxed": lambda j: j.relaxed,
-    "certificate": lambda j: j.certificate.verdict,
-    "certificate_units": lambda j: j.certificate.units,
-    "certificate_cluster": lambda j: j.certificate.cluster,
-    "certificate_held_out": lambda j: j.certificate.held_out,
-    "missing_share_upper": lambda j: j.certificate.upper,
-    "missing_share_lower": lambda j: j.certificate.lower,
-    "worst_missing_share_upper": lambda j: _worst(j.certificate.upper),
-    "units_met": lambda j: j.certificate.met,
-    "least_units_met": lambda j: j.certificate.least_met,
-    "missing_share_seeds_upper": lambda j: j.seeds_upper,
-    "worst_missing_share_seeds_upper": lambda j: _worst(j.seeds_upper),
-}
+def arms_entry(
+    arms: Sequence[ArmRecord], judgement: Judgement | None, run_ids: Mapping[str, str]
+) -> dict[str, Json] | None:
+    """``arm_summary`` as JSON."""
+    summary = arm_summary(arms, judgement, run_ids)
+    return None if summary is None else summary.to_json()
 
 
 def _cost(arms: Sequence[ArmRecord], scalar: str) -> float | None:
@@ -107,9 +132,33 @@ def _cost(arms: Sequence[ArmRecord], scalar: str) -> float | None:
     return fmean(found) if len(found) == len(arms) else None
 
 
-def _mean_of_rows(rows: Sequence[Sequence[float]], whole: bool) -> list[float] | None:
+def _mean_of_rows(rows: Sequence[Sequence[float]]) -> list[float] | None:
     """Mean by layer; None where an arm has none."""
-    return _mean_by_layer(rows) if whole and all(rows) else None
+    return _mean_by_layer(rows) if all(rows) else None
+
+
+def pair_summary(
+    pairs: Sequence[Pair],
+    judged: Pair | ProposalResult,
+    run_ids: Mapping[str, str],
+    *,
+    selected: bool,
+) -> PairSummary:
+    """Both arms of a pair and the gain, over its search seeds.
+
+    Args:
+        pairs: of every seed.
+        judged: has the verdicts on their means.
+        run_ids: MLflow run by signature.
+        selected: whether the pair was chosen by its scores.
+    """
+    plain = [p.compared or p.unconstrained for p in pairs if p.unconstrained]
+    baselines = plain if len(plain) == len(pairs) else []
+    return PairSummary(
+        constrained=arm_summary([p.constrained for p in pairs], judged.judgement, run_ids),
+        unconstrained=arm_summary(baselines, judged.unconstrained_judgement, run_ids),
+        gain=gain_over_seeds(pairs, selected=selected),
+    )
 
 
 def compared_entry(
@@ -119,69 +168,69 @@ def compared_entry(
     *,
     selected: bool,
 ) -> dict[str, Json]:
-    """Both arms of a pair and the gain, over its search seeds.
-
-    Args:
-        pairs: of every seed.
-        judged: has the verdicts on their means.
-        run_ids: MLflow run by signature.
-        selected: whether the pair was chosen by its scores.
-    """
-    theirs = [p.compared or p.unconstrained for p in pairs if p.unconstrained]
-    whole = theirs if len(theirs) == len(pairs) else []
-    return {
-        "constrained": arms_entry([p.constrained for p in pairs], judged.judgement, run_ids),
-        "unconstrained": arms_entry(whole, judged.unconstrained_judgement, run_ids),
-        "gain": gain_entry(pairs, selected=selected),
-    }
+    """``pair_summary`` as JSON."""
+    return pair_summary(pairs, judged, run_ids, selected=selected).to_json()
 
 
-def gain_entry(pairs: Sequence[Pair], *, selected: bool) -> dict[str, Json]:
+def gain_over_seeds(pairs: Sequence[Pair], *, selected: bool) -> Gain:
     """The gain over plain training, mean over the seeds; biased where the pair was selected."""
-    entry: dict[str, Json] = {"selection_biased": selected}
     gains = [pair.gains for pair in pairs]
-    if gains and all(gains):
-        entry |= {name: fmean([of[name] for of in gains]) for name in gains[0]}
-        theirs = [p.compared for p in pairs if p.compared is not None]
-        gain = pairs[0].constrained.config.facts.metric.gain
-        entry |= _gain(gain, _blocks([p.constrained for p in pairs]), _blocks(theirs))
-    return entry
+    if not gains or not all(gains):
+        return Gain(selection_biased=selected)
+    means = _means(gains)
+    first = pairs[0].constrained
+    gain = first.config.facts.metric.gain
+    ours = _blocks([p.constrained for p in pairs])
+    plain = _blocks([p.compared for p in pairs if p.compared is not None])
+    return Gain(
+        selection_biased=selected,
+        objective=means.pop("objective"),
+        ood_mean=means.pop("ood_mean"),
+        ood_auc=means.pop("ood_auc"),
+        held_out_loss=means.pop("held_out_loss"),
+        at_gamma={name.removeprefix(AT_GAMMA): mean for name, mean in means.items()},
+        seen_mean=_gain(gain, ours["seen_mean"], plain["seen_mean"]),
+        unseen_mean=_gain(gain, ours["unseen_mean"], plain["unseen_mean"]),
+        shifts={
+            shift: {at: gain(score, plain["shifts"][shift][at]) for at, score in scores.items()}
+            for shift, scores in ours["shifts"].items()
+        },
+    )
 
 
-def _blocks(records: Sequence[ArmRecord]) -> dict[str, Json]:
+def _blocks(records: Sequence[ArmRecord]) -> Blocks:
     """Mean metric over the seen and over the unseen gammas, and under every shift; over the seeds.
 
-    All ``records`` are finished and differ in their seed alone. ``unseen_mean`` is None where every
-    test gamma is seen. What counts as seen: ``trainables/config/test_conditions.py``.
+    All ``records`` have an evaluation and differ in their seed alone. ``unseen_mean`` is None where
+    every test gamma is seen. What counts as seen: ``trainables/config/test_conditions.py``.
     """
     done = [record.evaluation for record in records if record.evaluation is not None]
-    means = _means([m.scores for m in done])
+    seen = seen_and_unseen(records[0].config, _means([m.scores for m in done]))
     shifts = {s: _means([m.shift_scores[s] for m in done]) for s in done[0].shift_scores}
-    return {**seen_and_unseen(records[0].config, means), "shifts": shifts}
+    return {"seen_mean": seen["seen_mean"], "unseen_mean": seen["unseen_mean"], "shifts": shifts}
 
 
-def _gain(gain: Callable[[float, float], float], ours: Json, theirs: Json) -> Json:
-    """The gain of ``ours`` over ``theirs``, number by number."""
-    if isinstance(ours, Mapping):
-        return {key: _gain(gain, value, theirs[key]) for key, value in ours.items()}
-    return None if ours is None or theirs is None else gain(ours, theirs)
+def _gain(
+    gain: Callable[[float, float], float], ours: float | None, plain: float | None
+) -> float | None:
+    return None if ours is None or plain is None else gain(ours, plain)
 
 
-def references_entry(records: Sequence[ArmRecord]) -> dict[str, Json]:
+def reference_summaries(records: Sequence[ArmRecord]) -> dict[str, Reference]:
     """The predictors that need no training, on the same data: constant, and in video more."""
     first = next((r for r in records if r.evaluation is not None), None)
     if first is None or first.evaluation is None:
         return {}
     measured = first.evaluation
     return {
-        name: {
-            "ood_mean": fmean(list(scores.values())),
-            "ood_auc": area(scores),
+        name: Reference(
+            ood_mean=fmean(scores.values()),
+            ood_auc=area(scores),
             **seen_and_unseen(first.config, scores),
-            "shifts": measured.shift_references.get(name, {}),
-            "held_out_loss": measured.reference_losses.get(name),
-            "scores": scores,
-        }
+            shifts=measured.shift_references.get(name, {}),
+            held_out_loss=measured.reference_losses.get(name),
+            scores=scores,
+        )
         for name, scores in measured.references.items()
     }
 

@@ -1,4 +1,4 @@
-"""Best pair of each setting as JSON: its winner, or the closest pair and why.
+"""Best pair of each setting: its winner, or the closest pair and why.
 
 Over several search seeds a number is the mean, and verdicts and missing shares are those of the
 mean losses. ``seeds`` has each seed alone; the signature, config and MLflow run beside an aggregate
@@ -12,21 +12,22 @@ from collections.abc import Mapping
 from functools import partial
 
 from sweep.results.aggregates import (
-    arms_entry,
-    compared_entry,
-    gain_entry,
-    references_entry,
+    arm_summary,
+    gain_over_seeds,
+    pair_summary,
+    reference_summaries,
 )
 from sweep.results.importance import importance
 from sweep.results.provenance import codes_of
+from sweep.results.summary import PairSummary, ProposalCounts, SettingSummary
 from sweep.results.sweep_view import SettingView, SweepView
 from sweep.study.edges import edges_of
 from sweep.study.selection import is_selected
 from trainables.plain import Json, finite
 
 
-def best_entries(view: SweepView, run_ids: Mapping[str, str]) -> list[dict[str, Json]]:
-    """One entry per setting: its winner, or the closest pair and why there is no winner.
+def best_summaries(view: SweepView, run_ids: Mapping[str, str]) -> list[SettingSummary]:
+    """One summary per setting: its winner, or the closest pair and why there is no winner.
 
     Args:
         view: the sweep.
@@ -35,7 +36,12 @@ def best_entries(view: SweepView, run_ids: Mapping[str, str]) -> list[dict[str, 
     return [finite(_best(view, setting, run_ids)) for setting in view.settings]
 
 
-def _best(view: SweepView, setting: SettingView, run_ids: Mapping[str, str]) -> dict[str, Json]:
+def best_entries(view: SweepView, run_ids: Mapping[str, str]) -> list[dict[str, Json]]:
+    """``best_summaries`` as JSON."""
+    return [summary.to_json() for summary in best_summaries(view, run_ids)]
+
+
+def _best(view: SweepView, setting: SettingView, run_ids: Mapping[str, str]) -> SettingSummary:
     chosen = setting.chosen
     shown = chosen.shown
     pairs = () if shown is None else shown.pairs
@@ -43,52 +49,55 @@ def _best(view: SweepView, setting: SettingView, run_ids: Mapping[str, str]) -> 
     seeds = space.search_seeds
     selected = is_selected(space, setting.setting)
     plain = [a.record for a in setting.arms if a.proposal is None and a.record]
-    arms: dict[str, Json] = {
-        "constrained": None,  # the unconstrained arms come first: show them before any proposal
-        "unconstrained": arms_entry(plain if len(plain) == len(seeds) else [], None, run_ids),
-        "gain": gain_entry([], selected=selected),
-    }
     if shown is not None:
-        arms = compared_entry(pairs, shown, run_ids, selected=selected)
+        pair = pair_summary(pairs, shown, run_ids, selected=selected)
+    else:  # the unconstrained arms come first: show them before any proposal
+        baselines = plain if len(plain) == len(seeds) else []
+        pair = PairSummary(
+            unconstrained=arm_summary(baselines, None, run_ids),
+            gain=gain_over_seeds([], selected=selected),
+        )
     run = partial(space.run, setting.setting, seed=seeds[0])
     model = run({}).model
-    return {
-        "setting": setting.setting.name,
-        "task": space.base.task,
-        "phase": space.phase,
-        "split": space.base.measured_on,
-        "model": model.name,
-        "model_variant": model.variant,
-        "winner": chosen.winner is not None,
-        "why": chosen.why or None,
-        "outcomes": dict(chosen.outcomes),
-        "lost": lost(setting),
-        "proposals": setting.counts(space),
-        "proposal": None if shown is None else shown.number,
-        "point": None if shown is None else shown.point,
-        "point_name": None if shown is None else setting.setting.point_name(shown.number),
-        "search_seeds": list(seeds),
-        "matched_capacity": run({} if shown is None else shown.point).matched_capacity,
-        "codes": codes_of(
+    return SettingSummary(
+        setting=setting.setting.name,
+        task=space.base.task,
+        phase=space.phase,
+        split=space.base.measured_on,
+        model=model.name,
+        model_variant=model.variant,
+        winner=chosen.winner is not None,
+        why=chosen.why or None,
+        outcomes=dict(chosen.outcomes),
+        lost=lost(setting),
+        proposals=ProposalCounts(**setting.counts(space)),
+        proposal=None if shown is None else shown.number,
+        point=None if shown is None else shown.point,
+        point_name=None if shown is None else setting.setting.point_name(shown.number),
+        search_seeds=list(seeds),
+        matched_capacity=run({} if shown is None else shown.point).matched_capacity,
+        codes=codes_of(
             [r for p in pairs for r in (p.constrained, p.unconstrained) if r is not None] or plain
         ),
-        "tolerance": space.tolerance,
-        "is_control": shown is not None and shown.constraint.is_control,
-        "demanded_descent": None if shown is None else shown.demanded_descent,
-        "least_descent": setting.setting.least_descent,
-        "edges": []
+        tolerance=space.tolerance,
+        is_control=shown is not None and shown.constraint.is_control,
+        demanded_descent=None if shown is None else shown.demanded_descent,
+        least_descent=setting.setting.least_descent,
+        edges=[]
         if shown is None or len(setting.results) == 1  # the best of one says nothing of a range
         else edges_of(space, setting.setting, shown.point),
-        "frontier": [vars(point) for point in chosen.frontier],
-        "importance": importance(setting, list(space.ranges)),
-        "vacuous": shown is not None and shown.vacuous,
-        **arms,
-        "references": references_entry([*(p.constrained for p in pairs), *plain]),
-        "seeds": {
-            str(seed): compared_entry([p], p, run_ids, selected=selected)
+        frontier=chosen.frontier,
+        importance=importance(setting, list(space.ranges)),
+        vacuous=shown is not None and shown.vacuous,
+        constrained=pair.constrained,
+        unconstrained=pair.unconstrained,
+        gain=pair.gain,
+        references=reference_summaries([*(p.constrained for p in pairs), *plain]),
+        seeds={
+            str(seed): pair_summary([p], p, run_ids, selected=selected)
             for seed, p in zip(seeds, pairs, strict=False)
         },
-    }
+    )
 
 
 def lost(setting: SettingView) -> dict[str, int]:

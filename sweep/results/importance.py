@@ -12,19 +12,18 @@ import numpy as np
 import numpy.typing as npt
 
 from search_spaces.ranges import is_finite
+from sweep.results.summary import Correlations, Importance
 from sweep.results.sweep_view import SettingView
-from trainables.plain import Json
 
 FEWEST = 5  # proposals that a rank correlation is said of
 ENOUGH = 8  # finished proposals from which it is said in the text
 
 
-def importance(setting: SettingView, searched: Sequence[str]) -> dict[str, Json]:
-    """What each searched number goes with: rank correlations, and of how many proposals.
+def importance(setting: SettingView, searched: Sequence[str]) -> Importance:
+    """Rank correlations of each searched number, and of how many proposals they are.
 
-    Returns:
-        By field ``objective``, over feasible proposals, and ``worst_missing_share``, over finished
-        ones; None of fewer than FEWEST, and where one of both is constant.
+    With the objective over feasible proposals, with the missing share over finished ones.
+    None of fewer than FEWEST, and where one of both is constant.
     """
     points = {proposal.number: proposal.point for proposal in setting.proposals}
     finished = [one for one in setting.results if math.isfinite(one.worst_missing_share)]
@@ -38,16 +37,14 @@ def importance(setting: SettingView, searched: Sequence[str]) -> dict[str, Json]
         found = rank_correlation(np.array(x), [getattr(one, measure) for one in among])
         return None if math.isnan(found) else found
 
-    return {
-        "feasible": len(feasible),
-        "finished": len(finished),
-        "of": {
-            field: {
-                measure: rho(field, measure) for measure in ("objective", "worst_missing_share")
-            }
-            for field in searched
-        },
+    rank_correlations = {
+        field: Correlations(
+            objective=rho(field, "objective"),
+            worst_missing_share=rho(field, "worst_missing_share"),
+        )
+        for field in searched
     }
+    return Importance(feasible=len(feasible), finished=len(finished), of=rank_correlations)
 
 
 def rank_correlation(x: npt.ArrayLike, y: npt.ArrayLike) -> float:

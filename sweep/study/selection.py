@@ -20,6 +20,7 @@ import numpy as np
 from search_spaces.space import SearchSpace, Setting
 from sweep.study.pairs import Hindrance, ProposalResult
 from sweep.study.proposals import ProposalOutcome
+from trainables.plain import Plain
 from trainables.primal_dual.constraints import is_feasible
 from trainables.records.arm_record import OUTCOMES, Outcome
 
@@ -31,7 +32,7 @@ OnProposal = Callable[[str, ProposalResult], None]  # the setting, and what beca
 
 
 @dataclass(frozen=True)
-class FrontierPoint:
+class FrontierPoint(Plain):
     """A proposal that no other one beats in both its objective and the descent it demands."""
 
     number: int

@@ -265,7 +265,7 @@ def _block_columns(config: ArmConfig, entry: Mapping[str, Json]) -> Row:
     metric, everywhere = config.facts.metric, shift_references(config.facts)
     mean, shifts = f"mean_{metric.key}", config.shifts
     references = _measured_references(metric, entry)
-    measured = {
+    measured: dict[str, tuple[Mapping[str, Json], str]] = {
         **{arm: (entry[arm] or {}, f"{arm}_{{}}_{mean}") for arm in ARMS},
         "gain": (entry["gain"], f"gain_{{}}_{mean}"),
         **{n: (entry["references"].get(n, {}), f"{n}_{{}}_{mean}") for n in references},

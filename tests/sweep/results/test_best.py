@@ -12,8 +12,9 @@ import pytest
 from search_spaces.space import LogUniform, Uniform
 from sweep.cli.text.best import print_best
 from sweep.results import aggregates as score_entries
-from sweep.results.best import best_entries, lost
+from sweep.results.best import best_entries, best_summaries, lost
 from sweep.results.status import status_entry
+from sweep.results.summary import SettingSummary
 from sweep.results.sweep_view import load_sweep
 from sweep.study.edges import edges_of
 from tests.support.records import ended
@@ -201,6 +202,20 @@ def test_without_shifts_there_are_blocks_and_no_shift(objects: ObjectStore) -> N
     assert entry["constrained"]["shifts"] == {}
     assert entry["constrained"]["unseen_mean"] == 9.0
     assert score_entries.shift_mean(entry["constrained"], "blur") is None
+
+
+def test_a_summary_is_read_from_its_json_and_holds_no_nan(objects: ObjectStore) -> None:
+    losses = {FIRST: [FEASIBLE, INFEASIBLE] * 3, SECOND: [[0.5, 0.4, math.nan, 0.2]]}
+    store_sweep(objects, losses, space=SHIFTED)
+    for summary in best_summaries(load_sweep(objects, "tiny"), {}):
+        plain = json.loads(json.dumps(summary.to_json(), allow_nan=False))
+        again = SettingSummary.from_json(plain)
+        assert again.to_json() == plain
+        assert again == summary
+        del plain["importance"], plain["codes"], plain["is_control"]  # as an earlier version
+        assert SettingSummary.from_json(plain).gain == summary.gain
+        with pytest.raises(TypeError, match="missing 1 required"):
+            SettingSummary.from_json({k: v for k, v in plain.items() if k != "winner"})
 
 
 def test_shifts_never_choose_the_winner(objects: ObjectStore) -> None:

@@ -98,7 +98,9 @@ def test_tables_name_the_metric_and_its_direction() -> None:
         "frontier": [],
         "constrained": aggregates.arms_entry([ours], None, {}),
         "unconstrained": aggregates.arms_entry([theirs], None, {}),
-        "references": aggregates.references_entry([ours]),
+        "references": {
+            name: one.to_json() for name, one in aggregates.reference_summaries([ours]).items()
+        },
     }  # fmt: skip
     table = results.results_table(SPACE, [entry])
     (row,) = table.rows
