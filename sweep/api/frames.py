@@ -6,7 +6,7 @@ its column is called the same here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from search_spaces.space import SearchSpace
 from sweep.render.table import Row
 from sweep.results.aggregates import ARMS, COSTS, arms_entry
+from sweep.results.summary import SettingSummary
 from sweep.results.sweep_view import SettingView, SweepView
 from sweep.results.tables.columns import GAUSSIAN, config_of
 from sweep.results.tables.proposals import OF_ARM, OF_VERDICT, Read
@@ -23,7 +24,6 @@ from sweep.study.pairs import ProposalResult, join
 from sweep.study.proposals import StoredProposal
 from sweep.study.selection import SettingResult
 from trainables.config.test_conditions import seen_gammas
-from trainables.plain import Json
 from trainables.records.parallel_reads import at_once
 from trainables.registry.task_facts import Metric
 
@@ -50,10 +50,10 @@ def whole(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.astype({name: "Int64" for name in WHOLE if name in frame})
 
 
-def setting_rows(space: SearchSpace, entries: Iterable[Mapping[str, Json]]) -> Iterator[Row]:
-    """The pair shown of every setting, means over its seeds, from ``best_entries``."""
+def setting_rows(space: SearchSpace, summaries: Iterable[SettingSummary]) -> Iterator[Row]:
+    """The pair shown of every setting, means over its seeds, from their summaries."""
     mean = f"mean_{space.base.facts.metric.key}"
-    for entry in entries:
+    for entry in (summary.to_json() for summary in summaries):
         config = config_of(space, entry)
         row: Row = {
             "setting": entry["setting"],

@@ -13,6 +13,7 @@ from sweep.render.html import fill
 from sweep.render.table import YES_NO, Columns, number
 from sweep.results.findings import answer
 from sweep.results.names import point_text
+from sweep.results.summary import SettingSummary
 from sweep.results.tables.results import results_table
 from sweep.results.verdict_text import verdict_lines
 from sweep.study.selection import outcome_text
@@ -23,15 +24,16 @@ from trainables.registry.task_facts import Metric
 _TEMPLATE = Path(__file__).with_name("notebook.html.jinja")
 
 
-def of_search(status: Mapping[str, Json], entries: Sequence[Mapping[str, Json]]) -> str:
+def of_search(status: Mapping[str, Json], summaries: Sequence[SettingSummary]) -> str:
     """What a search came to: its state, its findings, a row a setting.
 
     Args:
         status: ``status_entry``, and of the sweep ``name`` and ``summary``.
-        entries: those of ``best_entries``.
+        summaries: of its settings.
     """
+    entries = [summary.to_json() for summary in summaries]
     unit = _unit(facts_of(entries[0]["task"]).metric)
-    head = (_state(status), answer(entries), *_biased(entries), unit)
+    head = (_state(status), answer(summaries), *_biased(entries), unit)
     return _block(status["name"], str(status["summary"]), head, _settings(entries))
 
 
@@ -40,14 +42,15 @@ def of_confirmation(status: Mapping[str, Json], said: Iterable[str], table: Colu
     return _block(status["name"], str(status["summary"]), (_state(status), *said), table)
 
 
-def of_setting(space: SearchSpace, entry: Mapping[str, Json]) -> str:
+def of_setting(space: SearchSpace, summary: SettingSummary) -> str:
     """The pair that a setting shows: the verdict in words, both arms beside the references."""
+    entry = summary.to_json()
     tried = entry["proposals"]
     counts = f"{tried['finished']} of {tried['wanted']} proposals finished"
     lines = [f"{pair_text(entry)}; {counts}: {outcome_text(entry['outcomes'])}."]
     lines += [f"Why: {entry['why']}."] if entry["why"] else []
     if entry["proposal"] is not None:
-        lines += [point_text(entry["point"]), *verdict_lines(entry), *_biased([entry])]
+        lines += [point_text(entry["point"]), *verdict_lines(summary), *_biased([entry])]
     lines += [_unit(space.base.facts.metric)]
     table = results_table(space, [entry])
     return _block(entry["setting"], "", lines, table.shown[table.headed :])

@@ -271,13 +271,14 @@ class SettingOf:
     def entry(self) -> Mapping[str, Json]:
         """All that is known of its pair, as `sweep best --json` has it."""
         if self.sweep.confirmed is None:
-            return self.sweep.measured.entries[self.name]
+            return self.sweep.measured.entries[self.name].to_json()
         return next(e for e in self.sweep.confirmed["settings"] if e["setting"] == self.name)
 
     def _repr_html_(self) -> str:
         confirmed = self.sweep.confirmed
         if confirmed is None:
-            return html.of_setting(self.sweep.view.definition.space, self.entry)
+            summary = self.sweep.measured.entries[self.name]
+            return html.of_setting(self.sweep.view.definition.space, summary)
         from sweep.confirmation.tables import confirmed_table
         from sweep.confirmation.words import of_setting
 

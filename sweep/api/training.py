@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from search_spaces.space import SearchSpace
 from sweep.cost.spent import put_estimate, stored_estimate
 from sweep.executors.executor import Executor
-from sweep.results.best import best_entries
+from sweep.results.best import best_summaries
 from sweep.results.findings import findings
 from sweep.results.sweep_view import SweepView, load_sweep
 from sweep.run import notifications
@@ -217,7 +217,7 @@ def sweep_pages(view: SweepView, fallback_ms: int, storage: str) -> SweepPages:
         definition=view.definition,
         verdicts=Verdicts.of(view.definition.space, judged),
         settings={name: chosen for name, (chosen, _) in judged.items()},
-        found=[] if is_confirmation else findings(best_entries(view, {})),
+        found=[] if is_confirmation else findings(best_summaries(view, {})),
         storage=storage,
         started_ms=min((r.started_ms for r in records), default=fallback_ms),
         ended_ms=ended_ms if view.is_finished else None,

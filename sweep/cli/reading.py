@@ -35,6 +35,7 @@ from sweep.render.table import NOTHING, number
 from sweep.render.terminal import Paragraph, phrases, table
 from sweep.results.best import best_entries
 from sweep.results.status import state_of, status_entry
+from sweep.results.summary import SettingSummary
 from sweep.results.sweep_view import SweepView, load_sweep
 from sweep.run.alike import failed_alike
 from sweep.run.budget import Budget, spending_entry, took_text
@@ -353,15 +354,16 @@ def best(name: str | None, at: ShownSettings, as_json: bool) -> None:
             click.echo()
             print_confirmed(entries)
             return
-        print_answer(entries)
+        summaries = [SettingSummary.from_json(entry) for entry in entries]
+        print_answer(summaries)
         confirmed = _confirmed_text(name, at)
         if confirmed:
             console().print(Paragraph(confirmed))
         click.echo()
         if len(entries) > FEW_SETTINGS and at.is_short:
-            print_overview(entries)
+            print_overview(summaries)
         else:
-            print_best(entries, confirmed)
+            print_best(summaries, confirmed)
 
 
 def run_ids(objects: ObjectStore, definition: Definition) -> dict[str, str]:

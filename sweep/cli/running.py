@@ -31,7 +31,7 @@ from sweep.cli.text.best import print_answer, print_best
 from sweep.cluster import ask
 from sweep.cluster.submission import NOT_YET, Submission
 from sweep.executors.executor import Executor
-from sweep.results.best import best_entries
+from sweep.results.best import best_summaries
 from sweep.results.findings import answer
 from sweep.results.sweep_view import SweepView
 from sweep.run.budget import NO_LIMIT, Budget
@@ -309,7 +309,7 @@ def _print_done(objects: ObjectStore, view: SweepView, line: str) -> None:
         click.echo()
         print_outcome(shown)
         return
-    entries = best_entries(view, {})
+    entries = best_summaries(view, {})
     if len(entries) <= SHOWN_SETTINGS:
         print_best(entries)
         click.echo()

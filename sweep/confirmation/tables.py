@@ -106,7 +106,7 @@ def contrast_code_notes(settings: Sequence[Mapping[str, Json]]) -> list[str]:
         f"{one['setting']} against {other.replace('_', ' ')}: {text}."
         for one in settings
         for other, contrast in one["contrasts"].items()
-        if (text := codes_text(contrast))
+        if (text := codes_text(contrast["codes"]))
     ]
 
 

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 from search_spaces.settings import names_within
 from sweep.confirmation.plan import Plan, load_plan
 from sweep.render.table import Row
-from sweep.results.best import best_entries
+from sweep.results.best import best_summaries
 from sweep.results.names import model_text
+from sweep.results.summary import SettingSummary
 from sweep.results.sweep_view import SettingView, SweepView
 from sweep.results.tables.columns import GAUSSIAN
 from sweep.results.tables.proposals import Read, proposal_rows
@@ -45,7 +46,7 @@ class Measured:
 
     sweep: str
     metric: Metric
-    entries: Mapping[str, Mapping[str, Json]]  # of ``best_entries``, by setting; drawn in order
+    entries: Mapping[str, SettingSummary]  # by setting; drawn in order
     searched: Sequence[str]  # columns of ``proposals`` that hold searched numbers
     runs: Mapping[str, Mapping[str, Json]]  # by setting its run's fields, but those searched
     pairs: pd.DataFrame
@@ -60,10 +61,10 @@ class Measured:
         """What a panel is headed by: the setting, and whether its pair is a winner's."""
         entry = self.entries[setting]
         name = names_within(tuple(self.entries), LONGEST_TITLE)[setting]
-        if entry["proposal"] is None:
+        if entry.proposal is None:
             return f"{name}\nno pair yet"
-        kind = "winner" if entry["winner"] else "no winner; closest"
-        return f"{name}\n{kind}: proposal {entry['proposal']}"
+        kind = "winner" if entry.winner else "no winner; closest"
+        return f"{name}\n{kind}: proposal {entry.proposal}"
 
     @property
     def score_label(self) -> str:
@@ -76,7 +77,7 @@ class Measured:
         """The data sets and networks of the settings, for the head of a figure."""
         found: dict[str, dict[str, None]] = {}
         for name, entry in self.entries.items():
-            model = model_text(entry["model"], entry["model_variant"])
+            model = model_text(entry.model, entry.model_variant)
             found.setdefault(model, {})[str(self.runs[name]["data.name"])] = None
         return "; ".join(f"{', '.join(data)}: {model}" for model, data in found.items())
 
@@ -120,7 +121,7 @@ def measured(
     return Measured(
         sweep=view.definition.name,
         metric=space.base.facts.metric,
-        entries={e["setting"]: e for e in best_entries(view, run_ids) if e["setting"] in settings},
+        entries={e.setting: e for e in best_summaries(view, run_ids) if e.setting in settings},
         searched=[c for c in columns if any(_is_number(row.get(c)) for row in rows)],
         runs={s.name: _fields(space.run(s, {}, seed=seed), but=fields) for s in kept},
         pairs=_frame((r for r in tidy_rows(view) if r["setting"] in settings), COLUMNS),

@@ -29,6 +29,7 @@ from sweep.results import provenance
 from sweep.results.export import final_arms, refuse_less, sweep_tables
 from sweep.results.findings import next_step
 from sweep.results.status import status_entry
+from sweep.results.summary import SettingSummary
 from sweep.results.sweep_view import SweepView
 from sweep.study import advice
 from sweep.study.pairs import ReadRecord
@@ -372,7 +373,7 @@ def _only(confirmed: Mapping[str, Json], settings: Iterable[str]) -> dict[str, J
 
 
 def _commands(
-    of: Reported, status: Mapping[str, Json], entries: Sequence[Mapping[str, Json]]
+    of: Reported, status: Mapping[str, Json], entries: Sequence[SettingSummary]
 ) -> dict[str, dict[str, str]]:
     """What to type next, to see it all again, and to train each setting's pair again."""
     following: dict[str, str] = {}
@@ -380,7 +381,7 @@ def _commands(
         following["Train what is missing."] = of.say("resume", of.name)
     elif status["state"] == "running":
         following["See how far it is."] = of.say("status", of.name, "--watch")
-    elif any(entry["winner"] for entry in entries) and not of.confirmed:
+    elif any(entry.winner for entry in entries) and not of.confirmed:
         what = "Test the winners on fresh seeds and the test split: what counts as a result."
         following[what] = of.say("confirm", of.name)
     elif step := next_step(entries):
@@ -395,13 +396,13 @@ def _commands(
         )
     export = of.say("export", of.name, "--out", "results")
     pairs = {
-        entry["setting"]: {
+        entry.setting: {
             "Train both arms again, and see old and new numbers side by side.": of.say(
-                "reproduce", of.name, entry["setting"]
+                "reproduce", of.name, entry.setting
             )
         }
         for entry in entries
-        if entry["proposal"] is not None
+        if entry.proposal is not None
     }
     again = {
         "Every table as CSV, Markdown and LaTeX; a configuration of every winner.": export,

@@ -21,9 +21,9 @@ def gains(data: Measured) -> Figure | None:
     found = {
         name: {
             block: [
-                pair["gain"][key]
-                for pair in entry["seeds"].values()
-                if pair["gain"].get(key) is not None
+                gain
+                for pair in entry.seeds.values()
+                if (gain := getattr(pair.gain, key)) is not None
             ]
             for block, key in blocks.items()
         }
@@ -33,7 +33,7 @@ def gains(data: Measured) -> Figure | None:
     if not names:
         return None
     seeds = {name: max(map(len, found[name].values())) for name in names}
-    wanted = {name: len(data.entries[name]["search_seeds"]) for name in names}
+    wanted = {name: len(data.entries[name].search_seeds) for name in names}
     few = {n: f" ({seeds[n]} of {wanted[n]} seeds)" * (seeds[n] < wanted[n]) for n in names}
     labels = [name + few[name] for name in names]
     figure, panels = grid(2, height=0.22 * len(names) + 0.6)
@@ -42,7 +42,7 @@ def gains(data: Measured) -> Figure | None:
             values = found[name][block]
             if not values:
                 continue
-            filled = OURS if data.entries[name]["winner"] else "white"
+            filled = OURS if data.entries[name].winner else "white"
             axis.plot(values, [row] * len(values), "|", color=GREY, markersize=6)
             mean = sum(values) / len(values)
             axis.plot(mean, row, "o", color=OURS, markerfacecolor=filled, markersize=4)

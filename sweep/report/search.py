@@ -217,8 +217,8 @@ def progress(data: Measured) -> Figure | None:
 def _ring_winner(
     axis: Axes, data: Measured, setting: str, x: pd.Series[float], y: pd.Series[float]
 ) -> None:
-    at = data.entries[setting]["proposal"]
-    if data.entries[setting]["winner"] and at in x.index:
+    at = data.entries[setting].proposal
+    if data.entries[setting].winner and at is not None and at in x.index:
         ring: dict[str, Any] = {
             "color": "black",
             "markerfacecolor": "none",

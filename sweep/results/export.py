@@ -32,7 +32,8 @@ from sweep.render.markdown import to_markdown
 from sweep.render.table import Table
 from sweep.results import provenance
 from sweep.results.answers import answer_files
-from sweep.results.best import best_entries
+from sweep.results.best import best_summaries
+from sweep.results.summary import SettingSummary
 from sweep.results.sweep_view import SettingView, SweepView
 from sweep.results.tables.anytime import anytime_table
 from sweep.results.tables.columns import without_idle
@@ -87,7 +88,7 @@ def export(
     earlier = _earlier_export(out, view.definition.name)  # refused before the work
     found = instead
     if found is None:
-        tables = sweep_tables(view.definition.space, best_entries(view, run_ids), beside_paper)
+        tables = sweep_tables(view.definition.space, best_summaries(view, run_ids), beside_paper)
         found = _contents(view, tables, read, everything=everything)
     files = {**found, MANIFEST: _manifest(view, run_ids, found)}
     _write(out, files, earlier, replace=replace)
@@ -155,9 +156,10 @@ def expected(record: ArmRecord) -> dict[str, Json]:
 
 
 def sweep_tables(
-    space: SearchSpace, entries: Sequence[Mapping[str, Json]], beside_paper: bool = False
+    space: SearchSpace, summaries: Sequence[SettingSummary], beside_paper: bool = False
 ) -> list[Table]:
-    """The tables of a search that have a short form, from ``best_entries``."""
+    """The tables of a search that have a short form."""
+    entries = [summary.to_json() for summary in summaries]
     return [
         results_table(space, entries),
         layers_table(space, entries),

@@ -1,4 +1,4 @@
-"""Findings of a sweep in sentences, from the entries of ``best_entries``. Pure.
+"""Findings of a sweep in sentences, from the summaries of its settings. Pure.
 
 Words are no larger than their numbers: what is below the measure's smallest effect of interest is
 no difference that matters. Gains of pairs that a search selected are descriptions of this sweep.
@@ -8,20 +8,18 @@ Where nothing wins, the reason is told in numbers, and what to do about it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from sweep.results.summary import SettingSummary
 from sweep.results.verdict_text import codes_text
 from sweep.study.pairs import ROUNDING
-from trainables.plain import Json
 from trainables.registry.lookup import facts_of
 from trainables.registry.task_facts import Metric
 
 # A linear filter that training the network is to beat, the one that knows least first.
 FILTERS = ("wiener_train", "wiener")
 CLOSE = 0.5  # a missing share up to which more proposals may find what is feasible
-
-Entry = Mapping[str, Json]
 
 
 class Step(NamedTuple):
@@ -55,26 +53,26 @@ def is_slight(gain: float, least: float | None) -> bool:
     return least is not None and abs(gain) < least
 
 
-def answer(entries: Sequence[Entry]) -> str:
+def answer(entries: Sequence[SettingSummary]) -> str:
     """The findings, and where nothing won what to do next."""
     step = next_step(entries)
     return " ".join([*findings(entries), *([step.text] if step else [])])
 
 
-def findings(entries: Sequence[Entry]) -> list[str]:
+def findings(entries: Sequence[SettingSummary]) -> list[str]:
     """Two to four sentences: winners, constrained against plain training, the linear filter.
 
     Args:
-        entries: those of ``best_entries``, of one sweep.
+        entries: a summary of each setting, of one sweep.
     """
-    winners = [entry for entry in entries if entry["winner"]]
-    if not winners and not any(entry["proposals"]["finished"] for entry in entries):
+    winners = [entry for entry in entries if entry.winner]
+    if not winners and not any(entry.proposals.finished for entry in entries):
         return ["Nothing is found yet: no proposal has finished."]
-    metric = facts_of(entries[0]["task"]).metric
+    metric = facts_of(entries[0].task).metric
     if not winners:
         return _nothing_won(entries, metric)
     have = f"{len(winners)} of {len(entries)} settings {'has' if len(winners) == 1 else 'have'}"
-    controls = sum(entry.get("is_control", False) for entry in winners)
+    controls = sum(entry.is_control for entry in winners)
     what = "a useful model that meets descent constraints which plain training misses."
     if controls:
         is_or_are = "is" if controls == 1 else "are"
@@ -82,19 +80,25 @@ def findings(entries: Sequence[Entry]) -> list[str]:
         what = f"{are} a control, which a constraint judges and does not train."
     sentences = [f"{'The setting has' if len(entries) == 1 else have} a winner: {what}"]
     sentences += _of_two_codes(winners)
-    of_one_code = [entry for entry in winners if not codes_text(entry)]
-    for block, words in (
-        ("seen_mean", "On what training or selection looked at (seen gammas)"),
-        ("unseen_mean", "Out of distribution (unseen gammas)"),
+    of_one_code = [entry for entry in winners if not codes_text(entry.codes)]
+    for gains, words in (
+        (
+            [entry.gain.seen_mean for entry in of_one_code],
+            "On what training or selection looked at (seen gammas)",
+        ),
+        (
+            [entry.gain.unseen_mean for entry in of_one_code],
+            "Out of distribution (unseen gammas)",
+        ),
     ):
-        sentences += _compared(of_one_code, block, words, metric)
+        sentences += _compared(gains, len(winners[0].search_seeds), words, metric)
     sentences += _against_filter(winners, metric)
     return sentences
 
 
-def _of_two_codes(entries: Sequence[Entry]) -> list[str]:
+def _of_two_codes(entries: Sequence[SettingSummary]) -> list[str]:
     """That pairs are of two codes, whose gains say nothing about constraining."""
-    count = sum(map(bool, map(codes_text, entries)))
+    count = sum(bool(codes_text(entry.codes)) for entry in entries)
     if not count:
         return []
     who = "Its pair is" if len(entries) == 1 else f"{count} of {len(entries)} pairs shown are"
@@ -103,12 +107,13 @@ def _of_two_codes(entries: Sequence[Entry]) -> list[str]:
     ]
 
 
-def _compared(winners: Sequence[Entry], block: str, words: str, metric: Metric) -> list[str]:
+def _compared(
+    measured: Sequence[float | None], seeds: int, words: str, metric: Metric
+) -> list[str]:
     """How many winners are better and worse than plain training, and by how much."""
-    gains = [gain for entry in winners if (gain := entry["gain"].get(block)) is not None]
+    gains = [gain for gain in measured if gain is not None]
     if not gains:
         return []
-    seeds = len(winners[0]["search_seeds"])
     on = "one seed" if seeds == 1 else f"mean over {seeds} seeds"
     slight = [gain for gain in gains if is_slight(gain, metric.smallest_effect)]
     if len(slight) == len(gains):
@@ -142,16 +147,17 @@ def _sizes(side: Sequence[float], metric: Metric) -> str:
     return f"{low if low == high else f'{low} to {high}'} {metric.unit}"
 
 
-def _against_filter(winners: Sequence[Entry], metric: Metric) -> list[str]:
+def _against_filter(winners: Sequence[SettingSummary], metric: Metric) -> list[str]:
     """How the winners stand to a linear filter out of distribution, where the task has one."""
-    name = next((f for f in FILTERS if f in winners[0]["references"]), None)
+    name = next((f for f in FILTERS if f in winners[0].references), None)
     if name is None:
         return []
-    pairs = [
-        (entry["constrained"]["unseen_mean"], entry["references"][name]["unseen_mean"])
+    gains = [
+        metric.gain(ours, linear)
         for entry in winners
+        if (ours := entry.arm("constrained").unseen_mean) is not None
+        and (linear := entry.reference(name).unseen_mean) is not None
     ]
-    gains = [metric.gain(*pair) for pair in pairs if None not in pair]
     if not gains:
         return []
     beaten = sum(gain > 0 for gain in gains)
@@ -164,21 +170,22 @@ def _against_filter(winners: Sequence[Entry], metric: Metric) -> list[str]:
 # --- where nothing wins ---------------------------------------------------------------------------
 
 
-def _nothing_won(entries: Sequence[Entry], metric: Metric) -> list[str]:
+def _nothing_won(entries: Sequence[SettingSummary], metric: Metric) -> list[str]:
     """Why there is no winner: of one setting its own reason, of many how often which."""
-    judged = [entry for entry in entries if entry["proposals"]["finished"]]
+    judged = [entry for entry in entries if entry.proposals.finished]
     if len(entries) == 1:
-        sentences = [f"No winner: {entries[0]['why'].rstrip('.')}{_given(entries[0])}."]
+        sentences = [f"No winner: {(entries[0].why or '').rstrip('.')}{_given(entries[0])}."]
     else:
         kinds = Counter(map(_kind, judged))
         reasons = [f"in {n} {_REASONS[kind]}" for kind, n in kinds.most_common()]
-        missed = [e["constrained"]["worst_missing_share"] for e in judged if _kind(e) in _MISSING]
+        shares = [e.arm("constrained").worst_missing_share for e in judged if _kind(e) in _MISSING]
+        missed = [share for share in shares if share is not None]
         if missed:
             low, high = (f"{share:.2f}" for share in (min(missed), max(missed)))
             most = low if low == high else f"{low} to {high}"
-            reasons.append(f"where it is missed, by {most} (allowed {entries[0]['tolerance']:.2f})")
+            reasons.append(f"where it is missed, by {most} (allowed {entries[0].tolerance:.2f})")
         sentences = [f"None of {len(entries)} settings has a winner: {'; '.join(reasons)}."]
-    behind = {entry["setting"]: text for entry in judged if (text := _behind(entry, metric))}
+    behind = {entry.setting: text for entry in judged if (text := _behind(entry, metric))}
     for setting, text in list(behind.items())[:1]:
         more = f"; the same in {len(behind) - 1} more" * (len(behind) > 1)
         sentences.append(text if len(judged) == 1 else f"{text[:-1]} ({setting}{more}).")
@@ -197,31 +204,32 @@ _REASONS = {  # by what keeps the closest proposal of a setting from winning
 }
 
 
-def _kind(entry: Entry) -> str:
-    ours = entry["constrained"]
-    if ours is None or ours["worst_missing_share"] is None:
+def _kind(entry: SettingSummary) -> str:
+    ours = entry.arm("constrained")
+    if ours.worst_missing_share is None:
         return "failed"
-    if not ours["feasible"] and not entry["is_control"]:
-        return "close" if ours["worst_missing_share"] <= CLOSE else "far"
-    if not ours["useful"]:
+    if not ours.feasible and not entry.is_control:
+        return "close" if ours.worst_missing_share <= CLOSE else "far"
+    if not ours.useful:
         return "useless"
-    if entry["vacuous"]:
+    if entry.vacuous:
         return "vacuous"
-    least = entry["least_descent"] - ROUNDING
-    asks_enough = entry["is_control"] or entry["demanded_descent"] >= least
+    demanded = entry.demanded_descent or 0.0
+    asks_enough = entry.is_control or demanded >= entry.least_descent - ROUNDING
     return "alone" if asks_enough else "little"
 
 
-def _given(entry: Entry) -> str:
+def _given(entry: SettingSummary) -> str:
     """What the layer that misses most was asked for, and what it gives."""
-    if _kind(entry) not in _MISSING:
+    ours = entry.arm("constrained")
+    if _kind(entry) not in _MISSING or ours.worst_missing_share is None:
         return ""
-    ours, constraint = entry["constrained"], entry["constrained"]["config"]["constraint"]
-    is_bounded = constraint["reference"] == "bound_first" and ours["worst_layer"] == 1
-    if is_bounded or ours["worst_layer"] == 0:  # held to f0, and asked for no descent
+    constraint = ours.config["constraint"]
+    is_bounded = constraint["reference"] == "bound_first" and ours.worst_layer == 1
+    if is_bounded or ours.worst_layer == 0:  # held to f0, and asked for no descent
         return ""
     alpha = constraint["alpha"]
-    gives = alpha * (1 - ours["worst_missing_share"])
+    gives = alpha * (1 - ours.worst_missing_share)
     does = f"{'removes' if gives >= 0 else 'adds'} {_percent(abs(gives))}"
     return f"; alpha asks it to remove {_percent(alpha)} of the loss before it, and it {does}"
 
@@ -237,55 +245,59 @@ def _percent(share: float) -> str:
     return f"{100 * share:,.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"
 
 
-def _behind(entry: Entry, metric: Metric) -> str:
+def _behind(entry: SettingSummary, metric: Metric) -> str:
     """That plain training has not come past what needs no training; '' where it has."""
-    plain, references = (entry["unconstrained"] or {}).get("seen_mean"), entry["references"]
-    scores = {name: of.get("seen_mean") for name, of in references.items()}
-    trivial = "identity" if "identity" in references else "constant"
+    plain, references = entry.arm("unconstrained").seen_mean, entry.references
+    scores = {name: one.seen_mean for name, one in references.items() if one.seen_mean is not None}
+    trivial = _trivial(entry)
     linear = next((name for name in FILTERS if name in references), "")
-    if plain is None or scores.get(trivial) is None:
+    if plain is None or trivial not in scores:
         return ""
     names = {trivial: "returning the input" if trivial == "identity" else "the best constant"}
-    names |= {linear: "a linear (Wiener) filter"} if scores.get(linear) is not None else {}
+    names |= {linear: "a linear (Wiener) filter"} if linear in scores else {}
     gains = {name: metric.gain(plain, scores[name]) for name in names}
     no_better = [names[name] for name, gain in gains.items() if gain <= 0]
-    said = [f"no better than {' or '.join(no_better)}"] * bool(no_better)
+    texts = [f"no better than {' or '.join(no_better)}"] * bool(no_better)
     if 0 < gains[trivial] < metric.smallest_effect:
-        said.insert(0, f"hardly better than {names[trivial]}")
+        texts.insert(0, f"hardly better than {names[trivial]}")
     beside = "".join(f", {what} {scores[name]:.4g}" for name, what in names.items())
     return (
-        f"Plain training itself is {' and '.join(said)}: {metric.label} on seen gammas "
+        f"Plain training itself is {' and '.join(texts)}: {metric.label} on seen gammas "
         f"{plain:.4g}{beside}."
-    ) * bool(said)
+    ) * bool(texts)
 
 
-def _untrained(entry: Entry, metric: Metric) -> str:
+def _trivial(entry: SettingSummary) -> str:
+    """The name of the trivial predictor that training has to beat first."""
+    return "identity" if "identity" in entry.references else "constant"
+
+
+def _untrained(entry: SettingSummary, metric: Metric) -> str:
     """How plain training has failed to learn: "worse" than what needs no training, or "slow"."""
-    if not _behind(entry, metric):
+    plain, trivial = entry.arm("unconstrained").seen_mean, entry.reference(_trivial(entry))
+    if not _behind(entry, metric) or plain is None or trivial.seen_mean is None:
         return ""
-    references = entry["references"]
-    trivial = references["identity" if "identity" in references else "constant"]["seen_mean"]
-    lost = -metric.gain(entry["unconstrained"]["seen_mean"], trivial)
+    lost = -metric.gain(plain, trivial.seen_mean)
     return "worse" if lost >= metric.smallest_effect else "slow"
 
 
-def next_step(entries: Sequence[Entry]) -> Step | None:
+def next_step(entries: Sequence[SettingSummary]) -> Step | None:
     """What to do where nothing won: what most of the settings need; None where something did.
 
     Nothing follows from pairs of two codes.
     """
-    judged = [e for e in entries if e["proposals"]["finished"] and not codes_text(e)]
-    if not judged or any(entry["winner"] for entry in entries):
+    judged = [e for e in entries if e.proposals.finished and not codes_text(e.codes)]
+    if not judged or any(entry.winner for entry in entries):
         return None
-    metric = facts_of(entries[0]["task"]).metric
+    metric = facts_of(entries[0].task).metric
     kinds = [_untrained(entry, metric) or _kind(entry) for entry in judged]
     ((kind, _),) = Counter(kinds).most_common(1)
-    of = [entry for entry, its in zip(judged, kinds, strict=True) if its == kind]
-    configs = [entry["constrained"]["config"] for entry in of if entry["constrained"]]
+    alike = [entry for entry, other in zip(judged, kinds, strict=True) if other == kind]
+    configs = [entry.constrained.config for entry in alike if entry.constrained]
     alpha = f"{min((c['constraint']['alpha'] for c in configs), default=0.0):.4g}"
     steps = 2 * max((c["steps"] for c in configs), default=0)
     longer = f"`sweep run SPACE --name NEW --set steps={steps}`"
-    more = 2 * max(entry["proposals"]["wanted"] for entry in entries)
+    more = 2 * max(entry.proposals.wanted for entry in entries)
     return {
         "worse": Step(f"First lower primal_lr, or train longer ({longer})."),
         "slow": Step(

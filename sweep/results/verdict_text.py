@@ -1,123 +1,130 @@
-"""Verdict on a setting's pair in plain words, from ``best_entries``. Pure."""
+"""Verdict on a setting's pair in plain words. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from sweep.render.table import NOTHING, YES_NO, Row, number
 from sweep.results.importance import ENOUGH
+from sweep.results.summary import (
+    NO_ARM,
+    ArmSummary,
+    Importance,
+    SettingSummary,
+)
+from sweep.study.selection import FrontierPoint
 from trainables.plain import Json
 from trainables.primal_dual.certificate import LEAST_UNITS, counted
 
 # --- below a pair, on a terminal ------------------------------------------------------------------
 
 
-def verdict_lines(entry: Mapping[str, Json]) -> list[str]:
-    """What stands below a pair's numbers: how sure its verdict is, what it asks, where it lies."""
-    ours, theirs = entry["constrained"] or {}, entry["unconstrained"] or {}
+def verdict_lines(entry: SettingSummary) -> list[str]:
+    """Notes below a pair's numbers: certainty, demanded descent, edges of the search box."""
+    ours, baseline = entry.arm("constrained"), entry.arm("unconstrained")
+    n_seeds = len(entry.search_seeds)
     lines = []
-    if ours.get("certificate"):
-        lines.append(certificate_text(ours, entry["tolerance"]))
+    if ours.certificate:
+        lines.append(certificate_text(ours, entry.tolerance))
     if seeds := infeasible_seeds(entry):
         lines.append(
-            f"by seed: infeasible on {len(seeds)} of {len(entry['search_seeds'])}: "
+            f"by seed: infeasible on {len(seeds)} of {n_seeds}: "
             + ", ".join(f"seed {seed} misses {share:.2f}" for seed, share in seeds.items())
         )
-    bound = ours.get("worst_missing_share_seeds_upper")
+    bound = ours.worst_missing_share_seeds_upper
     if bound is not None:
         lines.append(
             f"over other seeds: the worst layer's mean missing share is at most {bound:.2f} (95 % "
-            f"t bound from {len(entry['search_seeds'])} seeds)"
+            f"t bound from {n_seeds} seeds)"
         )
-    if entry["demanded_descent"]:  # nothing is asked of a control
-        least = entry["least_descent"]
+    if entry.demanded_descent:  # nothing is asked of a control
+        least = entry.least_descent
         must = f"; a winner must ask for {100 * least:.0f} % at least" if least else ""
         lines.append(
-            f"asked: all layers together remove {100 * entry['demanded_descent']:.0f} % of the "
+            f"asked: all layers together remove {100 * entry.demanded_descent:.0f} % of the "
             f"reference loss f0{must}"
         )
-    if codes := codes_text(entry):
+    if codes := codes_text(entry.codes):
         lines.append(codes)
-    lines += [f"the best may lie beyond its range: {edge}" for edge in entry["edges"]]
-    if theirs.get("counted_as_constant"):
-        lines.append(counted_text(entry))
-    if len(entry["frontier"]) > 1:
-        lines.append(frontier_text(entry))
-    found = entry.get("importance")  # a cluster's head of an earlier version does not say it
-    if found and found["of"] and found["finished"] >= ENOUGH:
+    lines += [f"the best may lie beyond its range: {edge}" for edge in entry.edges]
+    if baseline.counted_as_constant:
+        lines.append(counted_text(baseline))
+    if len(entry.frontier) > 1:
+        lines.append(frontier_text(entry.frontier))
+    found = entry.importance
+    if found and found.of and found.finished >= ENOUGH:
         lines.append(importance_text(found))
     return lines
 
 
-def infeasible_seeds(entry: Mapping[str, Json]) -> dict[str, float]:
-    """Of a feasible pair the seeds whose own constrained network is not, and what each misses."""
-    if not (entry["constrained"] or {}).get("feasible"):
+def infeasible_seeds(entry: SettingSummary) -> dict[str, float | None]:
+    """Missing share by seed whose own constrained network is infeasible, of a feasible pair."""
+    if not entry.arm("constrained").feasible:
         return {}
-    ours = {seed: pair["constrained"] or {} for seed, pair in entry["seeds"].items()}
-    return {s: v["worst_missing_share"] for s, v in ours.items() if v.get("feasible") is False}
+    ours = {seed: pair.constrained or NO_ARM for seed, pair in entry.seeds.items()}
+    return {s: arm.worst_missing_share for s, arm in ours.items() if arm.feasible is False}
 
 
-def certificate_text(values: Mapping[str, Json], tolerance: float) -> str:
+def certificate_text(arm: ArmSummary, tolerance: float) -> str:
     """How sure an arm's verdict is: whether another draw of held-out units could turn it.
 
-    >>> values = {"feasible": True, "certificate": "undecided", "certificate_units": 4, \
-"certificate_cluster": "clip", "certificate_held_out": 72, "worst_missing_share_upper": 0.31, \
-"least_units_met": 0.5}
-    >>> certificate_text(values, 0.1)
+    >>> arm = ArmSummary(feasible=True, certificate="undecided", certificate_units=4, \
+certificate_cluster="clip", certificate_held_out=72, worst_missing_share_upper=0.31, \
+least_units_met=0.5)
+    >>> certificate_text(arm, 0.1)
     "undecided: feasible by its mean, but over 72 windows of 4 clips the worst layer's missing \
 share may be 0.31 (95 % bound, allowed 0.10; fewer than 10 clips certify nothing); the constraint \
 that fewest windows meet is met by 50 % of them"
     """
-    count, cluster = values["certificate_units"], values["certificate_cluster"]
-    units = _counted(values)
-    verdict, bound = values["certificate"], values["worst_missing_share_upper"]
-    if verdict == "feasible":
+    count, cluster, met = arm.certificate_units, arm.certificate_cluster, arm.least_units_met
+    assert count is not None
+    assert met is not None
+    units, bound = _counted(arm), arm.worst_missing_share_upper
+    if arm.certificate == "feasible":
         text = f"certified feasible: over {units} no layer's missing share is above {bound:.2f}"
         text += f" (95 % bound, allowed {tolerance:.2f})"
-    elif verdict == "infeasible":
+    elif arm.certificate == "infeasible":
         text = f"certified infeasible: over {units} some layer's missing share is above "
         text += f"{tolerance:.2f} (95 %, corrected for the number of layers)"
     else:
-        mean = "feasible by its mean, but" if values["feasible"] else "infeasible by its mean, and"
+        mean = "feasible by its mean, but" if arm.feasible else "infeasible by its mean, and"
         may = "has no 95 % bound (" if bound is None else f"may be {bound:.2f} (95 % bound, "
         few = f"; fewer than {LEAST_UNITS} {cluster}s certify nothing" * (count < LEAST_UNITS)
         text = f"undecided: {mean} over {units} the worst layer's missing share {may}"
         text += f"allowed {tolerance:.2f}{few})"
-    met = values["least_units_met"]
     counted = "windows" if cluster in ("clip", "window") else f"{cluster}s"
     return f"{text}; the constraint that fewest {counted} meet is met by {100 * met:.0f} % of them"
 
 
-def certified_over(entries: Sequence[Mapping[str, Json]]) -> str:
+def certified_over(arms: Iterable[ArmSummary | None]) -> str:
     """What the certificates of several pairs count, in brackets; '' where there is none.
 
-    >>> values = {"certificate": "undecided", "certificate_units": 4, "certificate_cluster": \
-"clip", "certificate_held_out": 72}
-    >>> certified_over([{"constrained": values}, {"constrained": values}, {"constrained": None}])
+    >>> arm = ArmSummary(certificate="undecided", certificate_units=4, certificate_cluster="clip", \
+certificate_held_out=72)
+    >>> certified_over([arm, arm, None])
     ' (72 windows of 4 clips; fewer than 10 certify nothing)'
     """
-    every = [e["constrained"] for e in entries if (e["constrained"] or {}).get("certificate")]
-    counts = list(dict.fromkeys(map(_counted, every)))
-    if any(values["certificate_units"] < LEAST_UNITS for values in every):
+    certified = [arm for arm in arms if arm is not None and arm.certificate]
+    counts = list(dict.fromkeys(map(_counted, certified)))
+    if any((arm.certificate_units or 0) < LEAST_UNITS for arm in certified):
         counts.append(f"fewer than {LEAST_UNITS} certify nothing")
     return f" ({'; '.join(counts)})" if counts else ""
 
 
-def _counted(values: Mapping[str, Json]) -> str:
-    held_out = values.get("certificate_held_out")  # heads of an earlier version do not say it
-    return counted(values["certificate_units"], values["certificate_cluster"], held_out)
+def _counted(arm: ArmSummary) -> str:
+    units, cluster = arm.certificate_units or 0, arm.certificate_cluster or ""
+    return counted(units, cluster, arm.certificate_held_out)
 
 
-def codes_text(entry: Mapping[str, Json]) -> str:
-    """That the arms of a pair were trained by several codes; empty where one trained all.
+def codes_text(codes: Sequence[str]) -> str:
+    """Warning that the arms of a pair were trained by several codes; empty where one trained all.
 
-    >>> codes_text({"codes": ["trainables 1a"]})
+    >>> codes_text(["trainables 1a"])
     ''
-    >>> codes_text({"codes": ["trainables 1a", "unknown code"]})
+    >>> codes_text(["trainables 1a", "unknown code"])
     'two codes: its arms were trained by trainables 1a and by unknown code, so that a difference \
 between them may be that of the code'
     """
-    codes = entry.get("codes") or []  # a cluster's head of an earlier version does not say it
     if len(codes) < 2 and not any(", then " in code for code in codes):
         return ""
     return (
@@ -126,42 +133,41 @@ between them may be that of the code'
     )
 
 
-def counted_text(entry: Mapping[str, Json]) -> str:
-    """That unconstrained arms ended early, and what they count as."""
-    theirs = entry["unconstrained"]
-    count, seeds = theirs["counted_as_constant"], len(entry["search_seeds"])
-    how = " or ".join(sorted({s for s in theirs["status"] if s != "finished"}))
+def counted_text(baseline: ArmSummary) -> str:
+    """How an unconstrained arm ended early, on how many seeds, and what it counts as."""
+    count, seeds = baseline.counted_as_constant, len(baseline.status)
+    how = " or ".join(sorted({s for s in baseline.status if s != "finished"}))
     return (
         f"the unconstrained arm {how} on {count} of {seeds} seed{'s' * (seeds > 1)}, and counts "
         "as the best constant prediction there"
     )
 
 
-def frontier_text(entry: Mapping[str, Json]) -> str:
-    """What objective is to be had for how much demanded descent."""
+def frontier_text(frontier: Sequence[FrontierPoint]) -> str:
+    """Objectives that are to be had for how much demanded descent."""
     points = (
-        f"{p['objective']:.4f} for {100 * p['demanded_descent']:.0f} % (p{p['number']})"
-        for p in entry["frontier"]
+        f"{p.objective:.4f} for {100 * p.demanded_descent:.0f} % (p{p.number})" for p in frontier
     )
     return "objective (lower is better) for the share of f0 asked: " + ", ".join(points)
 
 
-def importance_text(found: Mapping[str, Json]) -> str:
-    """What searched values go with, as far as a rank correlation says it.
+def importance_text(found: Importance) -> str:
+    """Rank correlations of the searched values.
 
-    >>> rho = {"objective": None, "worst_missing_share": 0.75}
-    >>> importance_text({"feasible": 2, "finished": 9, "of": {"constraint.alpha": rho}})
+    >>> from sweep.results.summary import Correlations
+    >>> rho = Correlations(objective=None, worst_missing_share=0.75)
+    >>> importance_text(Importance(feasible=2, finished=9, of={"constraint.alpha": rho}))
     'rank correlation with the objective (2 feasible proposals) and the missing share (9 \
 finished): alpha —, +0.75'
     """
     values = "; ".join(
-        f"{name.removeprefix('constraint.')} {number(rho['objective'], '+.2f')}, "
-        f"{number(rho['worst_missing_share'], '+.2f')}"
-        for name, rho in found["of"].items()
+        f"{name.removeprefix('constraint.')} {number(rho.objective, '+.2f')}, "
+        f"{number(rho.worst_missing_share, '+.2f')}"
+        for name, rho in found.of.items()
     )
     return (
-        f"rank correlation with the objective ({found['feasible']} feasible proposals) and the "
-        f"missing share ({found['finished']} finished): {values}"
+        f"rank correlation with the objective ({found.feasible} feasible proposals) and the "
+        f"missing share ({found.finished} finished): {values}"
     )
 
 
@@ -207,39 +213,37 @@ def bias_text(rows: Sequence[Row], samples: str) -> str:
     )
 
 
-def verdict_legend(
-    tolerance: float, phase: str, entries: Sequence[Mapping[str, Json]]
-) -> list[str]:
+def verdict_legend(tolerance: float, phase: str, arms: Iterable[ArmSummary | None]) -> list[str]:
     """What the columns about feasibility mean."""
     return [
         f"missing share: worst layer, mean over the {phase} seeds, or the median seed (of two the "
         "better one) where that misses more, held out at train gamma; feasible up to "
         f"{tolerance:.2f}. certificate: what 95 % bounds over the held-out units say"
-        f"{certified_over(entries)}; undecided: other units could turn the verdict.",
+        f"{certified_over(arms)}; undecided: other units could turn the verdict.",
         "units met: the share of held-out units whose own losses meet the constraint, of "
         "the layer that fewest meet. descent asked: the share of f0 that all layers together are "
         "asked to remove.",
     ]
 
 
-def code_notes(entries: Sequence[Mapping[str, Json]]) -> list[str]:
-    """The settings whose pair two codes trained, for below a table."""
-    return [f"{e['setting']}: {text}." for e in entries if (text := codes_text(e))]
+def code_notes(codes: Mapping[str, Sequence[str]]) -> list[str]:
+    """Warnings of the settings whose pair several codes trained, by their name; below a table."""
+    return [f"{name}: {text}." for name, of in codes.items() if (text := codes_text(of))]
 
 
 def verdict_notes(rows: Sequence[Row], entries: Sequence[Mapping[str, Json]]) -> list[str]:
-    """What a reader must know of single settings before quoting their pair."""
+    """Warnings of single settings, to be read before their pair is quoted."""
     return [
         *(
             f"{row['setting']}: vacuous: the unconstrained arm meets the constraint by itself."
             for row in rows
             if row["vacuous"]
         ),
-        *code_notes(entries),
+        *code_notes({entry["setting"]: entry.get("codes") or [] for entry in entries}),
         *(
-            f"{row['setting']}: {counted_text(entry)}."
-            for row, entry in zip(rows, entries, strict=True)
-            if row["unconstrained_counted_as_constant"]
+            f"{entry['setting']}: {counted_text(ArmSummary.from_json(entry['unconstrained']))}."
+            for entry in entries
+            if (entry["unconstrained"] or {}).get("counted_as_constant")
         ),
         *(f"{r['setting']}: at the edge of its box: {r['edges']}." for r in rows if r["edges"]),
     ]

@@ -10,15 +10,15 @@ from search_spaces.settings import short_names
 from sweep.cli.options import console
 from sweep.render.table import NOTHING, YES_NO, number
 from sweep.render.terminal import Paragraph, TextTable, table
-from sweep.results import aggregates
+from sweep.results.aggregates import ARMS
 from sweep.results.findings import answer
 from sweep.results.names import model_text, point_text
+from sweep.results.summary import ArmSummary, Scored, SettingSummary, shift_mean
 from sweep.results.tables import columns as table_columns
 from sweep.results.verdict_text import code_notes, verdict_lines
 from sweep.study.advice import counted
 from sweep.study.selection import outcome_text
 from trainables.config.test_conditions import FAMILIES
-from trainables.plain import Json
 from trainables.registry.lookup import facts_of
 from trainables.registry.task_facts import reference_label
 
@@ -49,23 +49,23 @@ def print_settings(
         out.print(f"All names begin with {setting.removesuffix(name)}, which is left out here.")
 
 
-def print_answer(entries: Sequence[Mapping[str, Json]]) -> None:
-    """What the entries of ``best_entries`` come to, in sentences."""
+def print_answer(entries: Sequence[SettingSummary]) -> None:
+    """The findings of a sweep, in sentences."""
     console().print(Paragraph(answer(entries), style="bold"))
 
 
-def print_overview(entries: Sequence[Mapping[str, Json]]) -> None:
+def print_overview(entries: Sequence[SettingSummary]) -> None:
     """A line for each setting that has a finished proposal, and a count of the others."""
-    metric = facts_of(entries[0]["task"]).metric
-    judged = [entry for entry in entries if entry["proposals"]["finished"]]
+    metric = facts_of(entries[0].task).metric
+    judged = [entry for entry in entries if entry.proposals.finished]
     out = console()
-    rows = {entry["setting"]: _overview_row(entry, metric.label) for entry in judged}
+    rows = {entry.setting: _overview_row(entry, metric.label) for entry in judged}
     if rows:
         print_settings(out, rows, right=(metric.label, "gain", "miss"), whole=("shown", "feasible"))
     if len(judged) < len(entries):
         left = counted(len(entries) - len(judged), "setting")
         out.print(f"Without a finished proposal: {left}.")
-    for note in code_notes(judged):
+    for note in code_notes({entry.setting: entry.codes for entry in judged}):
         out.print(Paragraph(note, hanging=2))
     for term in (
         "shown: the winner, or where there is none the proposal that is closest to winning, by its "
@@ -73,31 +73,29 @@ def print_overview(entries: Sequence[Mapping[str, Json]]) -> None:
         f"{metric.label}: of the constrained arm, mean over all test gammas, in {metric.unit}; "
         f"{metric.direction}. {table_columns.GAIN}.",
         "miss: how much of the reduction asked of its worst layer is missing; feasible up to "
-        f"{entries[0]['tolerance']:+.2f}.",
+        f"{entries[0].tolerance:+.2f}.",
         "feasible: of the proposals tried. --only SETTING or --full shows pairs whole.",
     ):
         out.print(Paragraph(term, hanging=2))
 
 
-def _overview_row(entry: Mapping[str, Json], label: str) -> dict[str, str]:
-    ours = entry["constrained"] or {}
-    outcomes = entry["outcomes"]
+def _overview_row(entry: SettingSummary, label: str) -> dict[str, str]:
+    ours, outcomes = entry.arm("constrained"), entry.outcomes
+    kind = "winner" if entry.winner else "closest"
     return {
-        "shown": ("winner p" if entry["winner"] else "closest p") + f"{entry['proposal']}"
-        if entry["proposal"] is not None
-        else NOTHING,
-        label: number(ours.get("ood_mean"), ".3f"),
-        "gain": number(entry["gain"].get("ood_mean"), "+.3f"),
-        "miss": number(ours.get("worst_missing_share"), "+.2f"),
+        "shown": NOTHING if entry.proposal is None else f"{kind} p{entry.proposal}",
+        label: number(ours.ood_mean, ".3f"),
+        "gain": number(entry.gain.ood_mean, "+.3f"),
+        "miss": number(ours.worst_missing_share, "+.2f"),
         "feasible": f"{outcomes['feasible']} of {sum(outcomes.values())}",
     }
 
 
-def print_best(entries: Sequence[Mapping[str, Json]], confirmed: str = "") -> None:
-    """The entries of ``best_entries`` for people, with what the numbers mean below.
+def print_best(entries: Sequence[SettingSummary], confirmed: str = "") -> None:
+    """Print pairs in full, with what the numbers mean below.
 
     Args:
-        entries: of one sweep.
+        entries: summaries of the settings of one sweep.
         confirmed: what says that its pairs were confirmed, and where; '' where they were not.
     """
     for entry in entries:
@@ -107,21 +105,21 @@ def print_best(entries: Sequence[Mapping[str, Json]], confirmed: str = "") -> No
         out.print(Paragraph(term, hanging=2))
 
 
-def _legend(entries: Sequence[Mapping[str, Json]], confirmed: str) -> list[str]:
+def _legend(entries: Sequence[SettingSummary], confirmed: str) -> list[str]:
     """What the columns of a pair mean, a line each."""
-    facts = facts_of(entries[0]["task"])
+    facts = facts_of(entries[0].task)
     metric = facts.metric
-    starred = any(entry["gain"]["selection_biased"] for entry in entries)
+    starred = any(entry.gain.selection_biased for entry in entries)
     return [
         f"mean {metric.label}: over all test gammas, in {metric.unit}; {metric.direction}. "
         f"ood_auc: the area under {metric.label} over test gamma.",
         "seen: the mean over what training or selection looked at; unseen: over all else, and so "
         "alone on OOD robustness.",
-        f"held-out loss: on {entries[0]['split']} {facts.samples} at train gamma.",
+        f"held-out loss: on {entries[0].split} {facts.samples} at train gamma.",
         "missing share: how much of the reduction asked of a layer is missing, worst layer, "
         "held out, by the mean over the seeds or by the median seed (of two the better one) where "
         "that misses more; "
-        f"feasible up to {entries[0]['tolerance']:.2f}.",
+        f"feasible up to {entries[0].tolerance:.2f}.",
         *table_columns.reference_notes(metric),
         *[
             f"{GAIN}*: of a pair selected on these very {facts.samples}: selection-biased. "
@@ -131,23 +129,22 @@ def _legend(entries: Sequence[Mapping[str, Json]], confirmed: str) -> list[str]:
     ]
 
 
-def _print_best(entry: Mapping[str, Json]) -> None:
+def _print_best(entry: SettingSummary) -> None:
     out = console()
-    model = model_text(entry["model"], entry["model_variant"])
-    out.print(Paragraph(f"{entry['setting']}, {model}", style="bold"))
+    model = model_text(entry.model, entry.model_variant)
+    out.print(Paragraph(f"{entry.setting}, {model}", style="bold"))
     for line in _pair_lines(entry):
         out.print(Paragraph(line, 2))
-    if entry["constrained"] or entry["unconstrained"]:
+    if entry.constrained or entry.unconstrained:
         for rows in filter(None, (_best_rows(entry), _shift_rows(entry))):
             out.print(table(rows, right=tuple(rows[0])[1:], whole=("",)))
-        seconds = [(entry[arm] or {}).get("train_seconds") for arm in aggregates.ARMS]
-        ours, theirs = (number(s, ".0f") for s in seconds)
-        out.print(Paragraph(f"training: {ours} s constrained, {theirs} s unconstrained", 2))
+        seconds = ", ".join(f"{number(entry.arm(a).train_seconds, '.0f')} s {a}" for a in ARMS)
+        out.print(Paragraph(f"training: {seconds}", 2))
     for line in verdict_lines(entry):
         out.print(Paragraph(line, 2))
-    if entry["vacuous"]:
+    if entry.vacuous:
         out.print(Paragraph("vacuous: the unconstrained arm meets the constraint by itself", 2))
-    if not entry["matched_capacity"]:
+    if not entry.matched_capacity:
         text = (
             "unmatched capacity: the unconstrained arm has one dictionary, the constrained one "
             "per layer, so the gain is not that of constraining alone"
@@ -156,57 +153,55 @@ def _print_best(entry: Mapping[str, Json]) -> None:
     out.print()
 
 
-def _pair_lines(entry: Mapping[str, Json]) -> list[str]:
+def _pair_lines(entry: SettingSummary) -> list[str]:
     """Which pair is shown, what became of the other proposals, and what it was trained with."""
-    seeds = len(entry["search_seeds"])
-    name = f" ({entry['point_name']})" if entry.get("point_name") else ""
-    place = (
-        f"proposal {entry['proposal']}{name} on {seeds} {entry['phase']} seed{'s' * (seeds > 1)}"
-    )
-    if entry["winner"]:
+    seeds = len(entry.search_seeds)
+    name = f" ({entry.point_name})" if entry.point_name else ""
+    place = f"proposal {entry.proposal}{name} on {seeds} {entry.phase} seed{'s' * (seeds > 1)}"
+    if entry.winner:
         lines = [f"winner: {place}"]
-        if entry["lost"]:
-            lines.append(f"the others: {outcome_text(entry['lost'])}")
+        if entry.lost:
+            lines.append(f"the others: {outcome_text(entry.lost)}")
     else:
-        lines = [f"no winner: {entry['why']}"]
-        if entry["proposals"]["finished"]:
-            lines.append(f"all proposals: {outcome_text(entry['outcomes'])}")
-        if entry["proposal"] is not None:
+        lines = [f"no winner: {entry.why}"]
+        if entry.proposals.finished:
+            lines.append(f"all proposals: {outcome_text(entry.outcomes)}")
+        if entry.proposal is not None:
             lines.append(f"shown, as the closest: {place}")
-    if entry["point"]:
-        lines.append(point_text(entry["point"]))
+    if entry.point:
+        lines.append(point_text(entry.point))
     return lines
 
 
-def _best_rows(entry: Mapping[str, Json]) -> list[dict[str, str]]:
+def _best_rows(entry: SettingSummary) -> list[dict[str, str]]:
     """Who is compared, line by line: both arms, the gain, and what needs no training."""
-    metric = facts_of(entry["task"]).metric
+    metric = facts_of(entry.task).metric
     rows = []
     for who, values in _compared(entry).items():
         form, of_loss = ("+.3f", "+.2g") if who.startswith(GAIN) else (".3f", ".3g")
-        is_arm = who in aggregates.ARMS
+        arm = values if isinstance(values, ArmSummary) else None
         row = {
             "": f"  {who}",
-            f"mean\n{metric.label}": number(values.get("ood_mean"), form),
-            "ood_auc": number(values.get("ood_auc"), form),
-            "seen": number(values.get("seen_mean"), form),
-            "unseen": number(values.get("unseen_mean"), form),
-            "held-out\nloss": number(values.get("held_out_loss"), of_loss),
-            "missing\nshare": number(values.get("worst_missing_share"), "+.2f") if is_arm else "",
-            "feasible": YES_NO[values.get("feasible")] if is_arm else "",
+            f"mean\n{metric.label}": number(values.ood_mean, form),
+            "ood_auc": number(values.ood_auc, form),
+            "seen": number(values.seen_mean, form),
+            "unseen": number(values.unseen_mean, form),
+            "held-out\nloss": number(values.held_out_loss, of_loss),
+            "missing\nshare": number(arm.worst_missing_share, "+.2f") if arm else "",
+            "feasible": YES_NO[arm.feasible] if arm else "",
         }
         rows.append(row)
     return rows
 
 
-def _shift_rows(entry: Mapping[str, Json]) -> list[dict[str, str]]:
+def _shift_rows(entry: SettingSummary) -> list[dict[str, str]]:
     """The same lines as ``_best_rows``, under shifts beside Gaussian noise; empty without any."""
-    shown = entry["constrained"] or entry["unconstrained"]
-    shifts = [shift for shift in FAMILIES if shift in shown["shifts"]]
+    shown = entry.constrained or entry.arm("unconstrained")
+    shifts = [shift for shift in FAMILIES if shift in shown.shifts]
     rows = []
     for who, values in _compared(entry).items():
         form = "+.3f" if who.startswith(GAIN) else ".3f"
-        means = {shift: aggregates.shift_mean(values, shift) for shift in shifts}
+        means = {shift: shift_mean(values, shift) for shift in shifts}
         if any(mean is not None for mean in means.values()):
             cells = {
                 f"unseen\n{_short(shift)}": number(mean, form) for shift, mean in means.items()
@@ -215,12 +210,12 @@ def _shift_rows(entry: Mapping[str, Json]) -> list[dict[str, str]]:
     return rows
 
 
-def _compared(entry: Mapping[str, Json]) -> dict[str, Mapping[str, Json]]:
-    shown = facts_of(entry["task"]).metric.shown
+def _compared(entry: SettingSummary) -> dict[str, Scored]:
+    shown = facts_of(entry.task).metric.shown
     return {
-        **{arm: entry[arm] or {} for arm in aggregates.ARMS},
-        GAIN + "*" * entry["gain"]["selection_biased"]: entry["gain"],
-        **{reference_label(name): entry["references"].get(name, {}) for name in shown},
+        **{arm: entry.arm(arm) for arm in ARMS},
+        GAIN + "*" * entry.gain.selection_biased: entry.gain,
+        **{reference_label(name): entry.reference(name) for name in shown},
     }
 
 

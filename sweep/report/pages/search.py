@@ -12,6 +12,7 @@ from sweep.render.table import NOTHING, YES_NO, Columns, Table, number
 from sweep.report.pages.markup import Paragraph, Picture, figures, fill_page, provenance_of
 from sweep.results.findings import findings
 from sweep.results.names import point_text
+from sweep.results.summary import ArmSummary, SettingSummary
 from sweep.results.verdict_text import certified_over, infeasible_seeds, verdict_lines
 from sweep.study.selection import outcome_text
 from trainables.plain import Json
@@ -39,7 +40,7 @@ class _Setting:
 
 def page(
     status: Mapping[str, Json],
-    entries: Sequence[Mapping[str, Json]],
+    summaries: Sequence[SettingSummary],
     tables: Iterable[Table],
     pictures: Mapping[str, Mapping[str, Picture]],
     provenance: Mapping[str, Json],
@@ -51,20 +52,21 @@ def page(
     Args:
         status: that of ``status_entry``, and of the sweep ``name``, ``space`` and ``summary``, and
             ``notes``: sentences on what the page leaves out.
-        entries: those of ``best_entries``; a part each.
+        summaries: of the settings; a part each.
         tables: below the settings, in this order.
         pictures: pages by key, by the key of ``FIGURES``.
         provenance: what ``provenance.manifest`` says.
         commands: what to type by what it does: "next", "again", and by setting.
         confirmed: entries of its confirmations.
     """
+    entries = [summary.to_json() for summary in summaries]
     return fill_page(
         "search.html.jinja",
         name=status["name"],
         what=status["summary"],
         question="Does a network that must lower its loss layer by layer do better than plain "
         "training?",
-        answer=findings(entries),
+        answer=findings(summaries),
         comparison=_overview(entries),
         sure=[
             _tried(provenance, entries),
@@ -118,14 +120,15 @@ def _doubts(
     winners = [entry for entry in entries if entry["winner"]]
     sure = sum((entry["constrained"] or {}).get("certificate") == "feasible" for entry in winners)
     if winners:
+        arms = [ArmSummary.from_json(entry["constrained"]) for entry in winners]
         others = "; of the others more units could turn the verdict" * (sure < len(winners))
         yield (
             f"{sure} of {len(winners)} winner{'s' * (len(winners) != 1)} "
             f"{'is' if sure == 1 else 'are'} certified feasible, by 95 % bounds over the held-out "
-            f"units{certified_over(winners)}{others}."
+            f"units{certified_over(arms)}{others}."
         )
     for entry in winners:
-        if seeds := infeasible_seeds(entry):
+        if seeds := infeasible_seeds(SettingSummary.from_json(entry)):
             yield Paragraph(
                 f"The winner of {entry['setting']} is infeasible on {len(seeds)} of its "
                 f"{len(entry['search_seeds'])} seeds: the verdict is of their mean.",
@@ -218,7 +221,10 @@ def _setting(entry: Mapping[str, Json], commands: Mapping[str, str]) -> _Setting
     if entry["point"]:
         lines.append(f"Trained with {point_text(entry['point'])}.")
     if entry["proposal"] is not None:
-        lines += [f"{line[0].upper()}{line[1:]}." for line in verdict_lines(entry)]
+        lines += [
+            f"{line[0].upper()}{line[1:]}."
+            for line in verdict_lines(SettingSummary.from_json(entry))
+        ]
     if entry["vacuous"]:
         lines.append(
             "Not binding: plain training meets the constraint by itself, so the pair says nothing "

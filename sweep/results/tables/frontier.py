@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from search_spaces.space import SearchSpace
 from sweep.render.table import Row, Table, number
+from sweep.results.summary import ArmSummary
 from sweep.results.verdict_text import certified_over
 from trainables.plain import Json
 
@@ -26,6 +27,7 @@ def frontier_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) ->
         for entry in entries
         for point in entry["frontier"]
     ]
+    arms = [ArmSummary.from_json(entry["constrained"] or {}) for entry in entries]
     shown = [
         ("setting", [row["setting"] for row in rows]),
         ("proposal", [f"{r['proposal']}{' (winner)' * r['winner']}" for r in rows]),
@@ -38,7 +40,7 @@ def frontier_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) ->
         "feasible, useful and non-vacuous proposals that no other one of their setting beats in "
         "both columns; lower objectives are better.",
         "descent asked: the share of f0 that all layers together are asked to remove. certificate: "
-        f"what 95 % bounds over the held-out units say{certified_over(entries)}.",
+        f"what 95 % bounds over the held-out units say{certified_over(arms)}.",
         *(
             f"{entry['setting']}: a winner must ask for {entry['least_descent']:.3g} at least."
             for entry in entries

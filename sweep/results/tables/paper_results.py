@@ -16,6 +16,7 @@ from search_spaces.space import SearchSpace
 from sweep.render.table import NOTHING, Bold, Row, Table, number
 from sweep.results.aggregates import ARMS
 from sweep.results.names import model_text
+from sweep.results.summary import ArmSummary
 from sweep.results.tables.columns import UNMATCHED, config_of, model_notes, seeds_text
 from sweep.results.verdict_text import code_notes, counted_text
 from trainables.config.arm import ArmConfig
@@ -71,7 +72,7 @@ def paper_results_table(
         "says better or worse.",
         *mark_notes([one.marks for one in lines if one.constrained is not None], SEARCH_MARKS),
         *(
-            f"{entry['setting']}: {counted_text(entry)}."
+            f"{entry['setting']}: {counted_text(ArmSummary.from_json(entry['unconstrained']))}."
             for entry in entries
             if (entry["unconstrained"] or {}).get("counted_as_constant")
         ),
@@ -123,7 +124,12 @@ def results_arranged(
         shown += [(f"{data}: {header}", texts) for header, texts in _texts(cells, has_gain)]
     told = _paper_notes(lines) if beside_paper else []
     of_models = [n for n in model_notes(entries) if not any(n in note for note in told)]
-    notes = [*notes, *code_notes(entries), *of_models, *told]
+    notes = [
+        *notes,
+        *code_notes({e["setting"]: e.get("codes") or [] for e in entries}),
+        *of_models,
+        *told,
+    ]
     caption = "Constrained beside unconstrained, in the paper's arrangement"
     return Table("paper_results", caption, rows, shown, notes, texts=1 + len(kept), headed=1)
 

@@ -15,6 +15,7 @@ from statistics import fmean
 from search_spaces.space import SearchSpace
 from sweep.render.table import Row, Table, number
 from sweep.results.aggregates import ARMS, COSTS, shift_mean
+from sweep.results.summary import ArmSummary
 from sweep.results.tables.columns import (
     GAIN,
     GAUSSIAN,
@@ -94,6 +95,7 @@ def results_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> 
             )
         ),
     ]
+    arms = [ArmSummary.from_json(entry["constrained"] or {}) for entry in entries]
     seeds = len(space.search_seeds)
     notes = [
         f"mean {label}: the plain mean over all test gammas, seen and unseen, and over "
@@ -102,7 +104,7 @@ def results_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> 
         f"ood_auc: the trapezoid area under {label} over test gamma.",
         _note_on_seen(facts),
         *reference_notes(facts.metric),
-        *verdict_legend(space.tolerance, space.phase, entries),
+        *verdict_legend(space.tolerance, space.phase, arms),
         f"{GAIN}{bias_text(rows, facts.samples)}.",
         *(
             f"{row['setting']}: no winner: {row['why'].rstrip('.')}."

@@ -15,6 +15,7 @@ from sweep.cli.reading import newest_first
 from sweep.cli.text.best import print_best
 from sweep.results.best import best_entries
 from sweep.results.findings import findings
+from sweep.results.summary import SettingSummary
 from sweep.results.sweep_view import load_sweep
 from sweep.study.definition import Definition, load_definition, put_definition
 from sweep.study.lock import driver_lock
@@ -196,7 +197,7 @@ def test_best_keeps_its_labels_whole_beside_the_small_losses_of_frames(
     entry["gain"]["ood_mean"] = 0.000306112
     entry["references"]["identity"]["held_out_loss"] = 0.00043971
     entry["references"]["wiener"]["held_out_loss"] = 0.00025571
-    print_best([entry])
+    print_best([SettingSummary.from_json(entry)])
     text = capsys.readouterr().out
     assert "  unconstrained  " in text
     assert "0.0846" in text
@@ -231,7 +232,8 @@ def test_best_for_people_fits_80_columns_and_names_what_matters(stored: ObjectSt
 
 
 def test_the_answer_comes_first(stored: ObjectStore) -> None:
-    answer = " ".join(findings(json.loads(sweep("best", "tiny", "--json").stdout)))
+    printed = json.loads(sweep("best", "tiny", "--json").stdout)
+    answer = " ".join(findings([SettingSummary.from_json(entry) for entry in printed]))
     for words in (("best", "tiny"), ("best", "tiny", "--full")):
         assert " ".join(sweep(*words).stdout.split()).startswith(answer)
     store_sweep(stored, {FIRST: [INFEASIBLE]}, name="lost")

@@ -16,7 +16,7 @@ from search_spaces.space import Setting
 from sweep.confirmation.files import files_of
 from sweep.render.latex import LINES, to_latex
 from sweep.render.table import Bold, Table
-from sweep.results.best import best_entries
+from sweep.results.best import best_summaries
 from sweep.results.export import sweep_tables
 from sweep.results.sweep_view import load_sweep
 from tests.support import confirmations
@@ -73,18 +73,18 @@ def made_up(objects: ObjectStore, kind: str) -> list[str]:
         return [text for name, text in files.items() if name.endswith(".tex")]
     if kind == "the paper's data":
         store_sweep(objects, WENT, space=PAPERS)
-        entries = best_entries(load_sweep(objects, "tiny"), {})
+        entries = best_summaries(load_sweep(objects, "tiny"), {})
         return [to_latex(t, "tiny") for t in sweep_tables(PAPERS, entries, beside_paper=True)]
     space, went = SHIFTED, {FIRST: [FEASIBLE], SECOND: [INFEASIBLE]}
     if kind == "a long name":
         space = replace(SHIFTED, settings=(Setting(LONG, {"train_gamma": 0.15}),))
         went = {LONG: [INFEASIBLE]}
     store_sweep(objects, went, space=space)
-    entries = best_entries(load_sweep(objects, "tiny"), {})
+    entries = best_summaries(load_sweep(objects, "tiny"), {})
     if kind == "40 settings":
-        entries = [{**e, "setting": f"{e['setting']}-{k}"} for k in range(20) for e in entries]
+        entries = [replace(e, setting=f"{e.setting}-{k}") for k in range(20) for e in entries]
         settings = [
-            replace(space.settings[k % 2], name=entry["setting"]) for k, entry in enumerate(entries)
+            replace(space.settings[k % 2], name=entry.setting) for k, entry in enumerate(entries)
         ]
         space = replace(space, settings=tuple(settings))
     if kind == "one setting":

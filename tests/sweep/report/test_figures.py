@@ -222,8 +222,8 @@ def test_the_pareto_front_is_that_of_a_naive_search(higher: bool) -> None:
 def test_a_mean_over_fewer_seeds_than_asked_for_says_so(objects: ObjectStore) -> None:
     store_sweep(objects, {FIRST: [FEASIBLE]})
     data = data_of(objects)
-    entry = dict(data.entries[FIRST])
-    entry["seeds"] = {"0": entry["seeds"]["0"]}
+    entry = data.entries[FIRST]
+    entry = replace(entry, seeds={"0": entry.seeds["0"]})
     figure = draw(replace(data, entries={FIRST: entry}), ["gains"])["gains"]
     assert [t.get_text() for t in figure.axes[0].get_yticklabels()] == [f"{FIRST} (1 of 2 seeds)"]
 

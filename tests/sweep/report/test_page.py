@@ -26,7 +26,7 @@ from sweep.report.pages import search as search_page
 from sweep.report.pages.markup import Picture
 from sweep.report.pages.words import WORDS
 from sweep.report.report import PAGE, Reported, drawn, report, write_files
-from sweep.results.best import best_entries
+from sweep.results.best import best_summaries
 from sweep.results.findings import next_step
 from sweep.results.provenance import manifest
 from sweep.results.status import status_entry
@@ -87,7 +87,7 @@ def page_of(
     told = {"name": name, "space": space.name, "summary": space.summary, "notes": [], **status}
     return search_page.page(
         {**status_entry(view), **told},
-        best_entries(view, {}),
+        best_summaries(view, {}),
         [],
         figures,
         manifest(view, {}),
@@ -218,7 +218,7 @@ def test_where_nothing_won_page_and_terminal_advise_the_same_next_step(tmp_path:
     objects = ObjectStore(tmp_path)
     store_sweep(objects, {FIRST: [INFEASIBLE] * 3, SECOND: [INFEASIBLE] * 3})
     view = view_of(objects)
-    entries = best_entries(view, {})
+    entries = best_summaries(view, {})
     step = next_step(entries)
     assert step is not None
     assert step.text.startswith("Ask for less than alpha 0.2")  # and not: search on

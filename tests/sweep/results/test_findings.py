@@ -7,26 +7,22 @@ from typing import Any
 import pytest
 
 from sweep.results.findings import answer, findings, next_step
+from sweep.results.summary import ArmSummary, SettingSummary
 from sweep.results.verdict_text import certificate_text
 from tests.support.code_figures import ROOT
+from tests.support.summaries import setting_summary
 from trainables.plain import Json
 from trainables.primal_dual.certificate import LEAST_UNITS
 
 
-def entry(
-    seen: float | None = None, unseen: float | None = None, *, winner: bool = True, **more: Json
-) -> Json:
-    """What ``best_entries`` says of one setting, as far as sentences need it."""
-    return {
-        "task": "video_denoising",
-        "winner": winner,
-        "search_seeds": [0],
-        "proposals": {"finished": 4, "wanted": 4},
+def entry(seen: float | None = None, unseen: float | None = None, **more: Json) -> SettingSummary:
+    """Summary of one setting, as far as sentences need it."""
+    fields: Json = {
         "gain": {"seen_mean": seen, "unseen_mean": unseen},
         "constrained": {"unseen_mean": 18.0},
         "references": {"wiener_train": {"unseen_mean": 15.0}},
-        **more,
     }
+    return setting_summary(**{**fields, **more})
 
 
 def test_two_winners_that_are_worse_and_lose_to_a_filter() -> None:
@@ -58,9 +54,11 @@ def test_the_readmes_sample_begins_with_these_sentences() -> None:
     readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
     found = findings([entry(-0.137, -0.0496), entry(-0.005, -0.012)])
     assert f"```text {found[0]} [...] {' '.join(found[2:])} photographs-ut-L5-g0.15" in readme
-    values = {"certificate": "undecided", "feasible": True, "certificate_held_out": 8}
-    values |= {"certificate_units": 2, "certificate_cluster": "clip", "least_units_met": 0.5}
-    said = certificate_text(values | {"worst_missing_share_upper": 1.72}, 0.1)
+    values = ArmSummary(
+        certificate="undecided", feasible=True, certificate_held_out=8, certificate_units=2,
+        certificate_cluster="clip", least_units_met=0.5, worst_missing_share_upper=1.72,
+    )  # fmt: skip
+    said = certificate_text(values, 0.1)
     begins, _, rest = said.partition(" the worst layer")
     few = f"fewer than {LEAST_UNITS} clips certify nothing"
     assert few in rest
@@ -115,18 +113,15 @@ WHY = (
 )
 
 
-def lost(missing: float | None = 0.93, plain: float = 5.0, **more: Any) -> Json:
+def lost(missing: float | None = 0.93, plain: float = 5.0, **more: Any) -> SettingSummary:
     """A setting without a winner; plain training beside the input at 17.92, a filter at 9.37."""
-    config = {"steps": 1000, "constraint": {"alpha": 0.19, "reference": "bound_first"}}
+    alpha = more.pop("alpha", 0.19)
+    config = {"steps": 1000, "constraint": {"alpha": alpha, "reference": "bound_first"}}
     ours = {"worst_missing_share": missing, "worst_layer": 3, "feasible": False, "useful": True}
     ours |= {"config": config, **more.pop("ours", {})}
     fields: Json = {
         "setting": "mine-L4",
         "why": WHY,
-        "is_control": False,
-        "vacuous": False,
-        "tolerance": 0.1,
-        "demanded_descent": 0.4,
         "least_descent": 0.3,
         "constrained": None if missing is None else ours,
         "unconstrained": {"seen_mean": plain},
@@ -205,7 +200,7 @@ def test_of_texts_the_constant_stands_in_for_the_input() -> None:
     ],
 )
 def test_the_next_step_follows_from_what_kept_the_closest_from_winning(
-    setting: Json, text: str, words: tuple[str, ...]
+    setting: SettingSummary, text: str, words: tuple[str, ...]
 ) -> None:
     step = next_step([setting])
     assert step is not None
@@ -221,9 +216,7 @@ def test_a_layer_that_is_held_to_the_reference_alone_was_asked_for_no_descent() 
 
 
 def test_less_than_an_alpha_is_said_of_the_alpha_itself() -> None:
-    some = lost(0.93)
-    some["constrained"]["config"]["constraint"]["alpha"] = 0.1096
-    assert "Ask for less than alpha 0.1096," in answer([some])
+    assert "Ask for less than alpha 0.1096," in answer([lost(0.93, alpha=0.1096)])
 
 
 def test_a_pair_of_two_codes_has_no_gain_and_gives_no_advice() -> None:
@@ -244,10 +237,8 @@ def test_a_pair_of_two_codes_has_no_gain_and_gives_no_advice() -> None:
 
 
 def test_many_settings_are_counted_by_their_reasons() -> None:
-    settings = [lost(0.93, plain=17.65), lost(1.06, plain=17.65), lost(0.0, vacuous=True)]
-    settings[1]["setting"] = "mine-L6"
-    settings[2]["constrained"]["feasible"] = True
-    said = answer(settings)
+    settings = [lost(0.93, plain=17.65), lost(1.06, plain=17.65, setting="mine-L6")]
+    said = answer([*settings, lost(0.0, vacuous=True, ours={"feasible": True})])
     assert said.startswith(
         "None of 3 settings has a winner: in 2 the constraint is missed by the closest proposal, "
         "by far; in 1 plain training meets the constraint by itself; where it is missed, by 0.93 "

@@ -17,7 +17,7 @@ import pytest
 import sweep as api
 from sweep.render.table import NOTHING
 from sweep.report.pages import search as search_page
-from sweep.results.best import best_entries
+from sweep.results.best import best_summaries
 from sweep.results.provenance import manifest
 from sweep.results.status import status_entry
 from sweep.results.sweep_view import load_sweep
@@ -114,7 +114,7 @@ def lines_of_a_confirmation(root: Path) -> list[float]:
 
 def page(root: Path) -> list[float]:
     view = load_sweep(ObjectStore(root), "tiny")
-    entries = best_entries(view, {})
+    entries = best_summaries(view, {})
     status = {"name": "tiny", "space": "tiny", "summary": "", **status_entry(view), "notes": []}
     text = search_page.page(
         status, entries, [], {}, manifest(view, {}), {"next": {}, "again": {}}, []

@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sweep.results.best import best_entries
+from sweep.results.best import best_summaries
 from sweep.results.importance import rank_correlation
+from sweep.results.summary import SettingSummary
 from sweep.results.sweep_view import load_sweep
 from sweep.results.verdict_text import verdict_lines
 from tests.support.sweeps import DIVERGED, FEASIBLE, FIRST, INFEASIBLE, SPACE, Losses, store_sweep
-from trainables.plain import Json
 from trainables.records.objects import ObjectStore
 
 OBJECTIVES = [-0.2, -0.5, -0.3, -0.1, -0.4, -0.6]  # of the feasible ones, by rising alpha
 
 
-def entry_of(objects: ObjectStore, came_to: list[Losses]) -> dict[str, Json]:
+def entry_of(objects: ObjectStore, came_to: list[Losses]) -> SettingSummary:
     """Alpha rises with the number of a proposal."""
     store_sweep(
         objects,
@@ -28,28 +28,30 @@ def entry_of(objects: ObjectStore, came_to: list[Losses]) -> dict[str, Json]:
         space=replace(SPACE, n_proposals=len(came_to)),
         objectives={(FIRST, number): value for number, value in enumerate(OBJECTIVES)},
     )
-    return best_entries(load_sweep(objects, "tiny"), {})[0]
+    return best_summaries(load_sweep(objects, "tiny"), {})[0]
 
 
 def test_objectives_count_over_feasible_and_shares_over_finished_proposals(
     objects: ObjectStore,
 ) -> None:
     entry = entry_of(objects, [*[FEASIBLE] * 6, INFEASIBLE, INFEASIBLE, DIVERGED])
-    found = entry["importance"]
-    assert (found["feasible"], found["finished"]) == (6, 8)
-    rho = found["of"]["constraint.alpha"]
-    assert rho["objective"] == pytest.approx(stats.spearmanr(range(6), OBJECTIVES).statistic)
-    assert 0.5 < rho["worst_missing_share"] < 1  # the two that miss ask for the most
+    found = entry.importance
+    assert found is not None
+    assert (found.feasible, found.finished) == (6, 8)
+    rho = found.of["constraint.alpha"]
+    assert rho.objective == pytest.approx(stats.spearmanr(range(6), OBJECTIVES).statistic)
+    assert 0.5 < rho.worst_missing_share < 1  # the two that miss ask for the most
     (line,) = [line for line in verdict_lines(entry) if line.startswith("rank correlation")]
-    said = f"alpha {rho['objective']:+.2f}, {rho['worst_missing_share']:+.2f}"
+    said = f"alpha {rho.objective:+.2f}, {rho.worst_missing_share:+.2f}"
     assert line.endswith(f"(6 feasible proposals) and the missing share (8 finished): {said}")
 
 
 def test_with_few_proposals_nothing_is_said(objects: ObjectStore) -> None:
     entry = entry_of(objects, [*[FEASIBLE] * 4, INFEASIBLE, INFEASIBLE])
-    rho = entry["importance"]["of"]["constraint.alpha"]
-    assert rho["objective"] is None  # of four
-    assert rho["worst_missing_share"] > 0.5  # of six
+    assert entry.importance is not None
+    rho = entry.importance.of["constraint.alpha"]
+    assert rho.objective is None  # of four
+    assert rho.worst_missing_share > 0.5  # of six
     assert not [line for line in verdict_lines(entry) if line.startswith("rank correlation")]
 
 

@@ -13,7 +13,7 @@ from sweep.cli.text.best import print_overview
 from sweep.confirmation.comparisons import confirmed
 from sweep.confirmation.paper_tables import paper_confirmed_table
 from sweep.confirmation.tables import confirmed_table
-from sweep.results.best import best_entries
+from sweep.results.best import best_summaries
 from sweep.results.sweep_view import load_sweep
 from tests.support import confirmations
 from tests.support.command_line import sweep
@@ -92,7 +92,7 @@ def test_the_overview_of_many_settings_is_marked_too(
     objects = ObjectStore(root)
     store_sweep(objects, {FIRST: [FEASIBLE], SECOND: [FEASIBLE]})
     trained_by(objects, plain="1a", constrained="2b")
-    print_overview(best_entries(load_sweep(objects, "tiny"), {}))
+    print_overview(best_summaries(load_sweep(objects, "tiny"), {}))
     assert " ".join(capsys.readouterr().out.split()).count(MARK) == 2
 
 

@@ -3,56 +3,58 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from sweep.cli.text.best import print_best
 from sweep.render.markdown import to_markdown
-from sweep.results.best import best_entries
+from sweep.results.best import best_summaries
+from sweep.results.summary import ArmSummary, SettingSummary
 from sweep.results.sweep_view import load_sweep
 from sweep.results.tables.results import results_table
 from sweep.results.verdict_text import certificate_text, infeasible_seeds, verdict_lines
 from tests.support.records import ended
+from tests.support.summaries import setting_summary
 from tests.support.sweeps import FEASIBLE, FIRST, SPACE, store_sweep
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
 
 def test_every_certificate_has_its_words() -> None:
-    values = {
-        "feasible": True, "certificate": "feasible", "certificate_units": 30,
-        "certificate_cluster": "text", "worst_missing_share_upper": 0.05, "least_units_met": 0.9,
-    }  # fmt: skip
+    values = ArmSummary(
+        feasible=True, certificate="feasible", certificate_units=30, certificate_cluster="text",
+        worst_missing_share_upper=0.05, least_units_met=0.9,
+    )  # fmt: skip
     assert certificate_text(values, 0.1) == (
         "certified feasible: over 30 texts no layer's missing share is above 0.05 (95 % bound, "
         "allowed 0.10); the constraint that fewest texts meet is met by 90 % of them"
     )
-    missed = {**values, "feasible": False, "certificate": "infeasible"}
+    missed = replace(values, feasible=False, certificate="infeasible")
     text = certificate_text(missed, 0.1)
     assert "certified infeasible: over 30 texts some layer's missing share is above 0.10" in text
-    one = {**values, "certificate": "undecided", "certificate_units": 1}
-    text = certificate_text({**one, "worst_missing_share_upper": None}, 0.1)
+    one = replace(values, certificate="undecided", certificate_units=1)
+    text = certificate_text(replace(one, worst_missing_share_upper=None), 0.1)
     assert text.startswith("undecided: feasible by its mean, but over 1 text the worst layer's")
     assert "missing share has no 95 % bound (allowed 0.10; fewer than 10 texts certify" in text
-    clips = {"certificate_cluster": "clip", "certificate_units": 4, "certificate_held_out": 72}
-    text = certificate_text(one | clips, 0.1)
+    clips = replace(one, certificate_cluster="clip", certificate_units=4, certificate_held_out=72)
+    text = certificate_text(clips, 0.1)
     assert "over 72 windows of 4 clips the worst" in text
     assert "fewer than 10 clips certify nothing" in text
 
 
 def test_a_winner_that_one_of_its_seeds_does_not_bear_out_says_so() -> None:
-    def of(*shares: float) -> dict[str, Any]:
+    def of(*shares: float, feasible: bool = True) -> SettingSummary:
+        arms = [{"feasible": share <= 0.1, "worst_missing_share": share} for share in shares]
         seeds = {
-            str(seed): {"constrained": {"feasible": share <= 0.1, "worst_missing_share": share}}
-            for seed, share in enumerate(shares)
+            str(seed): {"constrained": arm, "gain": {"selection_biased": False}}
+            for seed, arm in enumerate(arms)
         }
-        return {"constrained": {"feasible": True}, "seeds": seeds, "search_seeds": [0, 1]}
+        return setting_summary(constrained={"feasible": feasible}, seeds=seeds)
 
     assert infeasible_seeds(of(0.05, 0.542)) == {"1": 0.542}
     assert infeasible_seeds(of(0.05, 0.06)) == {}
-    assert infeasible_seeds({**of(0.5, 0.6), "constrained": {"feasible": False}}) == {}
-    assert infeasible_seeds({**of(), "constrained": None}) == {}
+    assert infeasible_seeds(of(0.5, 0.6, feasible=False)) == {}
+    assert infeasible_seeds(setting_summary()) == {}
 
 
 def test_best_says_how_sure_it_is_what_was_asked_and_what_counted(
@@ -64,8 +66,8 @@ def test_best_says_how_sure_it_is_what_was_asked_and_what_counted(
     plain = space.run(space.setting(FIRST), {}, seed=1).unconstrained()
     ArmStore(objects).forget(plain.signature())
     ArmStore(objects).put_record(ended(plain, "diverged", "the loss is nan"))
-    entries = best_entries(load_sweep(objects, "tiny"), {})
-    lines = verdict_lines(entries[0])
+    summaries = best_summaries(load_sweep(objects, "tiny"), {})
+    lines = verdict_lines(summaries[0])
     for words in (
         "undecided: feasible by its mean, but over 2 windows",
         "(95 % t bound from 2 seeds)",
@@ -75,11 +77,11 @@ def test_best_says_how_sure_it_is_what_was_asked_and_what_counted(
         "for the share of f0 asked: -0.2950 for 36 % (p0), -0.1950 for 36 % (p1)",
     ):
         assert any(words in line for line in lines), words
-    print_best(entries)
+    print_best(summaries)
     printed = " ".join(capsys.readouterr().out.split())
     assert all(" ".join(line.split()) in printed for line in lines)
     assert "selection-biased" in printed
-    notes = to_markdown(results_table(space, entries))
+    notes = to_markdown(results_table(space, [one.to_json() for one in summaries]))
     assert "diverged on 1 of 2 seeds, and counts as the best constant prediction" in notes
     assert "winner, at an edge" in notes
 
@@ -89,9 +91,9 @@ def test_nothing_says_biased_where_nothing_was_selected(
 ) -> None:
     space = replace(SPACE, n_proposals=1)
     store_sweep(objects, {FIRST: [FEASIBLE]}, space=space)
-    entries = best_entries(load_sweep(objects, "tiny"), {})
-    print_best(entries)
+    summaries = best_summaries(load_sweep(objects, "tiny"), {})
+    print_best(summaries)
     assert "biased" not in capsys.readouterr().out
-    table = results_table(space, entries)
+    table = results_table(space, [one.to_json() for one in summaries])
     assert "biased" not in to_markdown(table)
     assert [row["selection_biased"] for row in table.rows] == [False, False]

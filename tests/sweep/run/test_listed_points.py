@@ -11,7 +11,7 @@ import pytest
 
 from search_spaces import catalog
 from search_spaces.space import Setting
-from sweep.results.best import best_entries
+from sweep.results.best import best_summaries
 from sweep.results.export import configuration
 from sweep.results.findings import findings
 from sweep.results.sweep_view import load_sweep
@@ -68,10 +68,10 @@ def test_listed_points_are_trained_judged_shown_and_tracked(objects: ObjectStore
         can_win = [p.outcome is not None and p.outcome.can_win for p in proposals]
         assert can_win == [False, True, True]
     view = load_sweep(objects, "toy")
-    (first, _) = best_entries(view, {})
-    assert first["proposal"] == 2
-    assert first["point"] == POINTS["supervised"]
-    assert first["point_name"] == "supervised"
+    (first, _) = best_summaries(view, {})
+    assert first.proposal == 2
+    assert first.point == POINTS["supervised"]
+    assert first.point_name == "supervised"
     rows = list(proposal_rows(view, ArmStore(objects).record))
     assert [row["outcome_of_seed"] for row in rows] == ["infeasible"] * 12
     assert [row.get("steps") for row in rows[:3]] == [None, 20, None]
@@ -100,10 +100,10 @@ def test_what_is_measured_on_the_test_split_says_so(objects: ObjectStore) -> Non
     asked = listed(base=base, phase="confirmation")
     trained(objects, asked)
     view = load_sweep(objects, "toy")
-    entries = best_entries(view, {})
-    assert {(e["phase"], e["split"]) for e in entries} == {("confirmation", "test")}
+    entries = best_summaries(view, {})
+    assert {(e.phase, e.split) for e in entries} == {("confirmation", "test")}
     for make in (results_table, shifts_table, layers_table, hyperparameters_table):
-        table = make(asked.space, entries)
+        table = make(asked.space, [entry.to_json() for entry in entries])
         notes = " ".join(table.notes)
         assert " dev " not in notes
         assert "search seed" not in notes
