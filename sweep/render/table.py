@@ -6,13 +6,15 @@ CSV has every column in full precision; all other formats have the short form an
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from trainables.plain import Json
 
 Row = dict[str, Json]  # a plain value by column, None where there is none
 Columns = list[tuple[str, list[str]]]  # header, one text per line
+Line = TypeVar("Line")
 NOTHING = "—"
 YES_NO: dict[bool | None, str] = {None: NOTHING, True: "yes", False: "no"}
 
@@ -34,6 +36,21 @@ class Bold(str):
 
 
 @dataclass(frozen=True)
+class Column(Generic[Line]):
+    """A column of a table whose lines are of one type; all that is known of it stands here."""
+
+    header: str  # of the short form; '' in CSV alone
+    name: str  # in CSV; '' in the short form alone
+    value: Callable[[Line], Json]
+    form: str | Callable[[Json], str] = str  # of a cell of the short form; a string is of numbers
+
+    def cell(self, line: Line) -> str:
+        """The text of a line in the short form."""
+        value = self.value(line)
+        return number(value, self.form) if isinstance(self.form, str) else self.form(value)
+
+
+@dataclass(frozen=True)
 class Table:
     """A table; ``shown`` is its short form, (header, one text per line), with ``notes`` below."""
 
@@ -44,6 +61,32 @@ class Table:
     notes: list[str]
     texts: int = 2  # so many columns of the short form hold words, the others numbers
     headed: int = 1  # so many of them are a line of their own above their rows in LaTeX
+
+
+def rows_of(columns: Sequence[Column[Line]], lines: Iterable[Line]) -> list[Row]:
+    """The lines as CSV has them."""
+    return [{c.name: c.value(line) for c in columns if c.name} for line in lines]
+
+
+def shown_of(columns: Iterable[Column[Line]], lines: Sequence[Line]) -> Columns:
+    """The lines in the short form."""
+    return [(c.header, [c.cell(line) for line in lines]) for c in columns if c.header]
+
+
+def table_of(
+    name: str,
+    caption: str,
+    columns: Sequence[Column[Line]],
+    lines: Sequence[Line],
+    notes: list[str],
+    *,
+    headed: int = 1,
+) -> Table:
+    """A table whose CSV and short form have the same lines; its first columns are words."""
+    forms = [column.form for column in columns if column.header]
+    texts = next((n for n, form in enumerate(forms) if isinstance(form, str)), len(forms))
+    rows, shown = rows_of(columns, lines), shown_of(columns, lines)
+    return Table(name, caption, rows, shown, notes, texts, headed)
 
 
 def note_texts(table: Table) -> list[str]:

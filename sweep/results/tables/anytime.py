@@ -11,8 +11,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from statistics import fmean
+from typing import NamedTuple
 
-from sweep.render.table import Row, Table, number
+from sweep.render.table import Column, Table, table_of
 from sweep.results.sweep_view import SettingView, SweepView
 from trainables.records.arm_record import ArmRecord, Evaluation
 from trainables.registry.task_facts import RMSE, Metric
@@ -20,26 +21,40 @@ from trainables.registry.task_facts import RMSE, Metric
 AREA = "area"  # in the place of a layer
 
 
+class Stop(NamedTuple):
+    """Both arms of a setting's pair after so many layers."""
+
+    setting: str
+    proposal: int
+    winner: bool
+    layers: int | str
+    constrained: float | None
+    unconstrained: float | None
+    gain: float | None
+
+
+COLUMNS: Sequence[Column[Stop]] = (
+    Column("setting", "setting", lambda stop: stop.setting),
+    Column("pair", "", lambda stop: f"{stop.proposal}{' (winner)' * stop.winner}"),
+    Column("", "proposal", lambda stop: stop.proposal),
+    Column("", "winner", lambda stop: stop.winner),
+    Column("stop after", "layers", lambda stop: stop.layers),
+    Column("constrained", "constrained", lambda stop: stop.constrained, ".3f"),
+    Column("unconstrained", "unconstrained", lambda stop: stop.unconstrained, ".3f"),
+    Column("gain", "gain", lambda stop: stop.gain, "+.3f"),
+)
+
+
 def anytime_table(view: SweepView) -> Table:
     """Every stop of both arms of every setting's winner or closest pair, means over the seeds."""
     metric = view.definition.space.base.facts.metric
-    rows = [row for setting in view.settings for row in _rows(setting, metric)]
-    shown = [
-        ("setting", [row["setting"] for row in rows]),
-        ("pair", [f"{r['proposal']}{' (winner)' * bool(r['winner'])}" for r in rows]),
-        ("stop after", [str(row["layers"]) for row in rows]),
-        *(
-            (arm, [number(row[arm], ".3f") for row in rows])
-            for arm in ("constrained", "unconstrained")
-        ),
-        ("gain", [number(row["gain"], "+.3f") for row in rows]),
-    ]
+    stops = [stop for setting in view.settings for stop in _stops(setting, metric)]
     notes = [
         f"{metric.label} ({metric.unit}, {metric.direction}) of the prediction after so many "
         "layers, mean over the test gammas and the seeds; area: mean over layers 1..L.",
         "The unconstrained arm trains its readout on the last layer alone.",
     ]
-    return Table("anytime", "Scores by the layers that are run", rows, shown, notes, texts=3)
+    return table_of("anytime", "Scores by the layers that are run", COLUMNS, stops, notes)
 
 
 def scores_by_layer(metric: Metric, found: Evaluation) -> list[float] | None:
@@ -61,28 +76,18 @@ def _at_gamma(
     return [score * math.sqrt(loss / losses[-1]) for loss in losses]
 
 
-def _rows(setting: SettingView, metric: Metric) -> Iterator[Row]:
+def _stops(setting: SettingView, metric: Metric) -> Iterator[Stop]:
     shown = setting.chosen.shown
     if shown is None:
         return
-    whole = [p for p in shown.pairs if p.unconstrained is not None]
-    arms = [_mean([p.constrained for p in whole]), _mean([p.unconstrained for p in whole])]
+    pairs = [p for p in shown.pairs if p.unconstrained is not None]
+    arms = [_mean([p.constrained for p in pairs]), _mean([p.unconstrained for p in pairs])]
     depths = {len(scores) for scores in arms if scores}
-    if not depths:
-        return
-    stops = [*range(max(depths)), AREA]
-    for stop in stops:
-        constrained, plain = (_at(scores, stop) for scores in arms)
-        known = [score for score in (constrained, plain) if score is not None]
-        yield {
-            "setting": setting.setting.name,
-            "proposal": shown.number,
-            "winner": setting.chosen.winner is not None,
-            "layers": stop,
-            "constrained": constrained,
-            "unconstrained": plain,
-            "gain": metric.gain(known[0], known[1]) if len(known) == len(arms) else None,
-        }
+    for layers in (*range(max(depths)), AREA) if depths else ():
+        ours, plain = (_at(scores, layers) for scores in arms)
+        gain = None if ours is None or plain is None else metric.gain(ours, plain)
+        winner = setting.chosen.winner is not None
+        yield Stop(setting.setting.name, shown.number, winner, layers, ours, plain, gain)
 
 
 def _mean(records: Sequence[ArmRecord | None]) -> list[float] | None:
