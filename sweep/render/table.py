@@ -40,9 +40,9 @@ class Column(Generic[Line]):
     """A column of a table whose lines are of one type; all that is known of it stands here."""
 
     header: str  # of the short form; '' in CSV alone
-    name: str  # in CSV; '' in the short form alone
     value: Callable[[Line], Json]
     form: str | Callable[[Json], str] = str  # of a cell of the short form; a string is of numbers
+    name: str | None = None  # in CSV, else the header; '' in the short form alone
 
     def cell(self, line: Line) -> str:
         """The text of a line in the short form."""
@@ -65,7 +65,8 @@ class Table:
 
 def rows_of(columns: Sequence[Column[Line]], lines: Iterable[Line]) -> list[Row]:
     """The lines as CSV has them."""
-    return [{c.name: c.value(line) for c in columns if c.name} for line in lines]
+    names = [(c.header if c.name is None else c.name, c.value) for c in columns]
+    return [{name: value(line) for name, value in names if name} for line in lines]
 
 
 def shown_of(columns: Iterable[Column[Line]], lines: Sequence[Line]) -> Columns:

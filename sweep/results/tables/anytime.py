@@ -34,14 +34,14 @@ class Stop(NamedTuple):
 
 
 COLUMNS: Sequence[Column[Stop]] = (
-    Column("setting", "setting", lambda stop: stop.setting),
-    Column("pair", "", lambda stop: f"{stop.proposal}{' (winner)' * stop.winner}"),
-    Column("", "proposal", lambda stop: stop.proposal),
-    Column("", "winner", lambda stop: stop.winner),
-    Column("stop after", "layers", lambda stop: stop.layers),
-    Column("constrained", "constrained", lambda stop: stop.constrained, ".3f"),
-    Column("unconstrained", "unconstrained", lambda stop: stop.unconstrained, ".3f"),
-    Column("gain", "gain", lambda stop: stop.gain, "+.3f"),
+    Column("setting", lambda stop: stop.setting),
+    Column("pair", lambda stop: f"{stop.proposal}{' (winner)' * stop.winner}", name=""),
+    Column("", lambda stop: stop.proposal, name="proposal"),
+    Column("", lambda stop: stop.winner, name="winner"),
+    Column("stop after", lambda stop: stop.layers, name="layers"),
+    Column("constrained", lambda stop: stop.constrained, ".3f"),
+    Column("unconstrained", lambda stop: stop.unconstrained, ".3f"),
+    Column("gain", lambda stop: stop.gain, "+.3f"),
 )
 
 
