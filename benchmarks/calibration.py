@@ -47,7 +47,7 @@ from benchmarks.imitated.null_sweeps import (
 )  # fmt: skip
 from benchmarks.imitated.other_tools import quiet, verdicts
 from benchmarks.imitated.rates import generator_of, rate
-from sweep.statistics import anytime, paired, power, two_sources
+from sweep.statistics import paired, power, two_sources
 from sweep.statistics.decisions import OUTCOMES, decide, staged_p
 from sweep.statistics.design import Design, Rule
 from trainables.config.arm import ConstraintConfig
@@ -158,12 +158,10 @@ def drawn(kind: str, generator: np.random.Generator, shape: tuple[int, ...]) -> 
 
 
 def coverage(sweeps: int) -> Json:
-    """S3: how often each named interval holds the true mean; ranks: also the true pseudomedian."""
+    """S3: how often each named interval holds the true mean."""
     found: dict[str, Json] = {}
     for kind in KINDS:
         values = drawn(kind, generator_of("coverage", kind), (sweeps, SEEDS))
-        many = drawn(kind, generator_of("pseudomedian", kind), (2, 2_000_000))
-        pseudomedian = float(np.median(many.mean(axis=0)))
         rows: dict[str, Json] = {}
         for seeds in (5, 10, 20):
             low, high = paired.t_interval(values[:, :seeds])
@@ -171,14 +169,6 @@ def coverage(sweeps: int) -> Json:
             if kind in PROMISED:
                 covers["passes"] = 0.93 <= covers["rate"] <= 0.97
             rows[f"paired t, {seeds} seeds"] = covers
-            ranks = [paired.hodges_lehmann(row) for row in values[: sweeps // 2, :seeds]]
-            rows[f"Hodges-Lehmann, {seeds} seeds"] = {
-                "level": ranks[0].level,
-                "mean": rate(sum(h.low <= 0 <= h.high for h in ranks), len(ranks)),
-                "pseudomedian": rate(
-                    sum(h.low <= pseudomedian <= h.high for h in ranks), len(ranks)
-                ),
-            }
             drawn_K = generator_of("percentile", kind, seeds).integers(0, seeds, (1000, seeds))
             means = values[: sweeps // 2, drawn_K].mean(axis=-1)
             low, high = np.quantile(means, [0.025, 0.975], axis=-1)
@@ -266,11 +256,6 @@ def sequential(sweeps: int) -> Json:
             row[rule]["mean seeds"] = float(ended.mean())
         every = staged_p(naive, values)[0] / len(looks) <= level  # unspent: p < .05 at each
         row["t after every seed"] = rate(int(every.any(axis=-1).sum()), sweeps)
-        signs = np.array([
-            max(anytime.sign_e_value(row_K[:n]) for n in range(1, SEEDS + 1))
-            for row_K in values[: sweeps // 2]
-        ])  # fmt: skip
-        row["sign e-process"] = rate(int((signs >= 1 / level).sum()), len(signs))
         rows[name] = row
     return rows
 

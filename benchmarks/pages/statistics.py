@@ -158,9 +158,8 @@ class Calibration:
         """How often intervals of 95 % hold what they are about."""
         found = self.part("coverage")
 
-        def of(kind: str, name: str, what: str = "") -> list[Json]:
-            cells = [found[kind][f"{name}, {seeds} seeds"] for seeds in PARTS]
-            return [cell[what] if what else cell for cell in cells]
+        def of(kind: str, name: str) -> list[Json]:
+            return [found[kind][f"{name}, {seeds} seeds"] for seeds in PARTS]
 
         lines = {
             "paired t: normal": of("normal", "paired t"),
@@ -168,8 +167,6 @@ class Calibration:
             "equally skewed scores": of("skewed scores", "paired t"),
             "skewed differences": of("skewed", "paired t"),
             "one arm fails on 5 % of seeds": of("5 % bounded failures", "paired t"),
-            "Hodges-Lehmann: normal": of("normal", "Hodges-Lehmann", "mean"),
-            "Hodges-Lehmann: skewed differences": of("skewed", "Hodges-Lehmann", "mean"),
             "percentile bootstrap over seeds: normal": of("normal", "percentile bootstrap"),
         }
         both = found["crossed bootstrap of seeds and units"]
@@ -319,8 +316,6 @@ def _rules() -> Iterator[str]:
     few = next(k for k in range(2, SEEDS) if paired.sign_flip(np.ones(k)).least_p <= design.error)
     assert few == 6
     yield "no sign flip is below 2 / 2^k, so fewer than six seeds"
-    level = paired.hodges_lehmann(np.arange(1.0, 6.0)).level
-    yield f"({number(level, 4)} at 5 seeds)"
     yield "marked with probability .8"  # sweep.statistics.power
 
 

@@ -124,11 +124,6 @@ CONTRASTS: dict[str, tuple[str, str]] = {
     "decided_at": ("seeds", "at how many seeds it was decided"),
     "sign_flip_p": ("", "p of the sign-flip test"),
     "sign_flip_least_p": ("", "the least p that so many seeds can give there"),
-    "wilcoxon_p": ("", "p of Wilcoxon's signed-rank test"),
-    "wilcoxon_least_p": ("", "the least p that so many seeds can give there"),
-    "hodges_lehmann": ("{unit}", "Hodges-Lehmann estimate of the gain"),
-    "hodges_lehmann_low": ("{unit}", "lower end of its interval"),
-    "hodges_lehmann_high": ("{unit}", "upper end of its interval"),
     "constrained_mean": ("{unit}", "the tested measure of the constrained networks, mean over the "
                          "seeds that count; {direction}"),
     "other_mean": ("{unit}", "the same of what they are compared with, over the same seeds; "

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.special import betaln
 
 from sweep.statistics.paired import Floats
 
@@ -65,15 +64,3 @@ def sequence_reach(seeds: int, level: float, prior_variance: float = PRIOR_VARIA
     if ratio >= spread:
         return math.inf
     return math.sqrt(freedom * (ratio - 1) / (1 - ratio / spread))
-
-
-def sign_e_value(values_K: Floats) -> float:
-    """The sign e-process: 2^n B(s + 1, n - s + 1), of s positive among n values that are not 0.
-
-    The chance of a positive difference is uniform under the alternative and 1/2 under the null:
-    that the median is 0, of any distribution.
-    """
-    signs = np.sign(values_K)
-    positive, count = int((signs > 0).sum()), int((signs != 0).sum())
-    log_e = count * math.log(2) + betaln(positive + 1, count - positive + 1)
-    return float(math.exp(log_e))

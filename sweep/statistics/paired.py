@@ -1,4 +1,4 @@
-"""Paired statistics of one comparison: t, sign flips, ranks. Pure.
+"""Paired statistics of one comparison: t and sign flips. Pure.
 
 What is analysed are differences, one per seed, of two arms that share it: ``Delta_k`` = score of
 the first arm less that of the second, signed so that > 0 is better for the first. The unit is the
@@ -15,9 +15,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
-from scipy.stats import rankdata
-
-from trainables.errors import require
 
 Floats = NDArray[np.float64]
 
@@ -33,17 +30,6 @@ class ExactTest(NamedTuple):
 
     p: float
     least_p: float  # the smallest that so many seeds can give, whatever their values
-
-
-class HodgesLehmann(NamedTuple):
-    """A median effect and its interval."""
-
-    estimate: float
-    low: float
-    high: float
-    level: (
-        float  # the coverage that the interval has exactly, under symmetry; may miss what is asked
-    )
 
 
 def paired_differences(
@@ -162,40 +148,6 @@ def sign_flip_p(values_K: Floats) -> Floats:
         extreme_RD = np.abs(part_RK @ signs_KD) >= reached_R[:, None]
         p_R[start : start + _AT_ONCE] = extreme_RD.mean(axis=-1)
     return p_R.reshape(values_K.shape[:-1])
-
-
-def wilcoxon(values_K: Floats) -> ExactTest:
-    """Wilcoxon's signed rank test, exact also with ties: sign flips of the midranks.
-
-    Differences of 0 are left out, as Wilcoxon did; ``least_p`` is of the seeds that are left.
-    """
-    values_K = np.asarray(values_K, dtype=np.float64)
-    values_K = values_K[values_K != 0]
-    return sign_flip(rankdata(np.abs(values_K)) * np.sign(values_K))
-
-
-def hodges_lehmann(values_K: Floats, level: float = 0.95) -> HodgesLehmann:
-    """Hodges-Lehmann estimate, the median of the means of all pairs, and its interval.
-
-    The interval runs between order statistics of the K (K + 1) / 2 means, by the exact null
-    distribution of Wilcoxon's statistic. Five seeds reach .9375 at most: then the widest interval
-    is given, and ``level`` says so. Source: Hollander, Wolfe & Chicken (2014), section 3.3.
-    """
-    values_K = np.asarray(values_K, dtype=np.float64)
-    seeds = len(values_K)
-    require(seeds > 0, "seeds", seeds, "at least 1")
-    rows, columns = np.triu_indices(seeds)
-    means = np.sort((values_K[rows] + values_K[columns]) / 2)
-    counts = np.ones(1)  # of each sum of the ranks 1..K over all signs
-    for rank in range(1, seeds + 1):
-        shifted = np.concatenate([np.zeros(rank), counts])
-        counts = np.concatenate([counts, np.zeros(rank)]) + shifted
-    tail = np.cumsum(counts) / 2.0**seeds  # P(W <= w)
-    left_out = max(0, int(np.searchsorted(tail, (1 - level) / 2, side="right")) - 1)
-    low, high = means[left_out], means[-1 - left_out]
-    return HodgesLehmann(
-        float(np.median(means)), float(low), float(high), 1 - 2 * float(tail[left_out])
-    )
 
 
 @lru_cache(maxsize=1)

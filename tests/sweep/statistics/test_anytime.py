@@ -60,19 +60,6 @@ def test_no_t_is_more_evidence_than_the_limit(seeds: int) -> None:
     assert (limit < 20) == math.isinf(anytime.sequence_reach(seeds, 0.95))
 
 
-def test_the_sign_e_value_is_a_mixture_of_binomials() -> None:
-    values = np.array([1.0, 2.0, -1.0, 0.0, 4.0])
-    mixture = integrate.quad(lambda p: p**3 * (1 - p) * 2**4, 0, 1)[0]
-    assert anytime.sign_e_value(values) == pytest.approx(mixture, rel=1e-10)
-    assert anytime.sign_e_value(np.zeros(3)) == 1.0
-    # Its mean under fair signs is exactly 1.
-    mean = sum(
-        math.comb(6, s) / 2**6 * anytime.sign_e_value(np.array([1.0] * s + [-1.0] * (6 - s)))
-        for s in range(7)
-    )
-    assert mean == pytest.approx(1, rel=1e-12)
-
-
 def test_bets_on_signs_have_a_mean_of_one_whatever_the_sizes() -> None:
     """Over all signs of sizes that are skewed and of two basins; and every bet by itself."""
     for sizes in ([3.0, 0.2, 1.0, 40.0, 1.0, 0.0], [1.0, 1.01, 0.99, 1.0, 1.02, 1.0]):

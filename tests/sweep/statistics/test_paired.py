@@ -24,33 +24,28 @@ def naive_sign_flip(values: np.ndarray) -> float:
 
 
 @given(VALUES)
-def test_sign_flips_and_signed_ranks_are_those_of_all_signs(values: np.ndarray) -> None:
+def test_sign_flips_are_those_of_all_signs(values: np.ndarray) -> None:
     assert paired.sign_flip(values).p == naive_sign_flip(values)
     assert (
         paired.sign_flip(values / 10).p == paired.sign_flip(values).p
     )  # sums tie but for rounding
-    kept = values[values != 0]
-    ranks = stats.rankdata(abs(kept)) * np.sign(kept)
-    assert paired.wilcoxon(values).p == (naive_sign_flip(ranks) if len(kept) else 1.0)
 
 
 @pytest.mark.parametrize("seeds", [3, 5, 10, 20])
-def test_t_and_wilcoxon_are_those_of_scipy(seeds: int) -> None:
+def test_t_is_that_of_scipy(seeds: int) -> None:
     values = np.random.default_rng(seeds).normal(0.4, 1, seeds)
     mean, error = paired.mean_and_error(values)
     found = stats.ttest_1samp(values, 0)
     assert float(paired.t_p(mean, error, seeds)) == pytest.approx(found.pvalue, rel=1e-12)
     interval = found.confidence_interval(0.9)
     assert paired.t_interval(values, 0.9) == pytest.approx(tuple(interval), rel=1e-10)
-    exact = stats.wilcoxon(values, method="exact").pvalue
-    assert paired.wilcoxon(values).p == pytest.approx(exact, rel=1e-12)
     assert paired.standardised_effect(values) == pytest.approx(mean / values.std(ddof=1))
 
 
 @pytest.mark.parametrize("seeds", [5, 10, 20, 31])
 def test_the_smallest_p_is_that_of_all_seeds_on_one_side(seeds: int) -> None:
     values = np.arange(1.0, seeds + 1)
-    for test in (paired.sign_flip(values), paired.wilcoxon(-values)):
+    for test in (paired.sign_flip(values), paired.sign_flip(-values)):
         assert test.p == test.least_p == 2.0 ** (1 - seeds)
 
 
@@ -64,33 +59,10 @@ def test_many_seeds_are_flipped_by_draws_that_a_key_fixes() -> None:
 
 
 @given(VALUES, st.randoms(use_true_random=False))
-def test_order_and_sign_of_the_arms_change_nothing_else(values: np.ndarray, random) -> None:
+def test_order_and_sign_of_the_arms_change_nothing(values: np.ndarray, random) -> None:
     shuffled = np.array(random.sample(list(values), len(values)))
-    for test in (paired.sign_flip, paired.wilcoxon):
-        assert test(values).p == test(shuffled).p == test(-values).p
-    here, there = paired.hodges_lehmann(values), paired.hodges_lehmann(-shuffled)
-    assert (here.estimate, here.low, here.high) == (-there.estimate, -there.high, -there.low)
-
-
-@given(VALUES, st.floats(-3, 3))
-def test_hodges_lehmann_is_the_median_of_all_means_and_inverts_wilcoxon(
-    values: np.ndarray, offset: float
-) -> None:
-    # Distinct means, so that Wilcoxon has no ties and its distribution is the one inverted.
-    values = values + np.sqrt(np.arange(len(values))) / 100 + offset
-    means = [(a + b) / 2 for a, b in itertools.combinations_with_replacement(values, 2)]
-    found = paired.hodges_lehmann(values, 0.8)
-    assert found.estimate == pytest.approx(np.median(means), abs=1e-12)
-    assert found.level >= 0.8 - 1e-12 or len(values) < 4
-    for inside in (found.low + 1e-9, found.high - 1e-9):
-        assert paired.wilcoxon(values - inside).p >= 1 - found.level - 1e-12
-    for outside in (found.low - 1e-9, found.high + 1e-9):
-        assert paired.wilcoxon(values - outside).p <= 1 - found.level + 1e-12
-
-
-def test_five_seeds_have_no_95_percent_interval_of_ranks_and_say_so() -> None:
-    assert paired.hodges_lehmann(np.arange(5.0)).level == 0.9375
-    assert paired.hodges_lehmann(np.arange(6.0)).level >= 0.95
+    here, there = paired.sign_flip(shuffled), paired.sign_flip(-values)
+    assert paired.sign_flip(values).p == here.p == there.p
 
 
 def test_equivalence_is_two_one_sided_tests() -> None:
