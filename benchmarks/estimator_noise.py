@@ -24,13 +24,13 @@ import torch
 from torch import Tensor
 
 from search_spaces.alpaca_small import SPACE
-from trainables.contracts.tiny_runs import model_of, task_of
 from trainables.heads.loss_estimators import estimated_losses, sample_places
 from trainables.layer_losses import layer_losses
 from trainables.primal_dual.constraints import descent_constraints, violations
 from trainables.primal_dual.weighting import on_device
 from trainables.random_keys import keyed_generator
 from trainables.tasks.instruction_tuning import InstructionTuning
+from trainables_testing.tiny_runs import model_of, task_of
 
 CPU = torch.device("cpu")
 BATCHES, DRAWS, GRADIENTS = 60, 60, 20

@@ -131,7 +131,7 @@ def test_a_foreign_library_is_imported_only_by_its_owner(library: str) -> None:
     assert not strangers, f"{library} belongs to {', '.join(OWNERS[library])}"
 
 
-OURS = ("sweep", "trainables", "search_spaces", "tests", "benchmarks")
+OURS = ("sweep", "trainables", "trainables_testing", "search_spaces", "tests", "benchmarks")
 
 
 def names_of(module: Path) -> set[str]:
@@ -153,13 +153,7 @@ def test_benchmarks_import_what_there_is() -> None:
     for file in (*(ROOT / "benchmarks").rglob("*.py"), *(ROOT / "docs").rglob("*.py")):
         for node in ast.walk(syntax(file)):
             module = (isinstance(node, ast.ImportFrom) and node.module) or ""
-            if module.partition(".")[0] in (
-                "sweep",
-                "trainables",
-                "search_spaces",
-                "tests",
-                "benchmarks",
-            ):
+            if module.partition(".")[0] in OURS:
                 assert isinstance(node, ast.ImportFrom)
                 place = ROOT / module.replace(".", "/")
                 is_package = place.is_dir()

@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from sweep.doctor.check import Check
 from trainables.code_version import DISTRIBUTION
 
-OURS = ("sweep", "search_spaces", "trainables")
+OURS = ("sweep", "search_spaces", "trainables", "trainables_testing")
 NAMED = 3  # files; more are counted
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("sweep", "search_spaces", "trainables")
+PACKAGES = ("sweep", "search_spaces", "trainables", "trainables_testing")
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from importlib.machinery import BuiltinImporter, FrozenImporter, ModuleSpec, PathFinder
 from importlib.metadata import Distribution, DistributionFinder, MetadataPathFinder
 
-OURS = ("tests", "benchmarks", "trainables", "sweep", "search_spaces")
+OURS = ("tests", "benchmarks", "trainables", "trainables_testing", "sweep", "search_spaces")
 
 
 def close(packages: Iterable[str]) -> None:

@@ -13,13 +13,13 @@ from tests.support.plugins import broken_plugins
 from tests.support.plugins.broken_plugins import MODELS
 from tests.support.plugins.plugin_packages import write_package
 from trainables.config.arm import ArmConfig, DataConfig
-from trainables.contracts.data_sets import check_texts, check_videos
-from trainables.contracts.models import check_model
-from trainables.contracts.promises import BrokenContract
-from trainables.contracts.tasks import check_task
 from trainables.environment import environment
 from trainables.errors import Misuse
 from trainables.registry import TaskSpec, lookup
+from trainables_testing.data_sets import check_texts, check_videos
+from trainables_testing.models import check_model
+from trainables_testing.promises import BrokenContract
+from trainables_testing.tasks import check_task
 
 SMALL = TINY.with_fields(
     {"steps": 2, "report_every": 1, "eval_windows": 2, "constraint.alpha": 0.1}

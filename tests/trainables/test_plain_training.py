@@ -14,12 +14,12 @@ from tests.support.data.text_runs import tiny_text
 from tests.support.oracles import TINY
 from trainables.build import build_task, parameter_dtype
 from trainables.config.arm import ArmConfig, DataConfig, ModelConfig
-from trainables.contracts.tiny_runs import model_of, moved, task_of, tensors_in
 from trainables.evaluation import evaluate
 from trainables.layer_losses import introduce
 from trainables.primal_dual.weighting import LastLayer, PrimalDual, Weighting, weighting_of
 from trainables.tasks.base import Task
 from trainables.training import Training
+from trainables_testing.tiny_runs import model_of, moved, task_of, tensors_in
 
 CPU = torch.device("cpu")
 DUST = {"model.name": "dust", "model.atoms_per_side": 6}

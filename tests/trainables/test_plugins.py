@@ -35,9 +35,6 @@ from tests.support.sweeps import SPACE
 from trainables.arm_run import ArmRun
 from trainables.build import build_model, build_task, fingerprinted_data
 from trainables.config.arm import ArmConfig, DataConfig, ModelConfig
-from trainables.contracts.data_sets import check_texts, check_videos
-from trainables.contracts.models import check_model
-from trainables.contracts.tasks import check_task
 from trainables.datasets.places import folders_of
 from trainables.datasets.text.load import load_text
 from trainables.datasets.video.load import load_video
@@ -48,6 +45,9 @@ from trainables.records.objects import ObjectStore
 from trainables.registry import ModelSpec, TaskSpec, lookup
 from trainables.registry.built_in import MODELS, TASKS, VIDEOS
 from trainables.registry.lookup import facts_of
+from trainables_testing.data_sets import check_texts, check_videos
+from trainables_testing.models import check_model
+from trainables_testing.tasks import check_task
 
 Install = Callable[..., Path]
 

@@ -21,7 +21,8 @@ from trainables.records.arm_record import UNKNOWN_CODE, ArmRecord, code_text
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 from trainables.registry import lookup
-from trainables.registry.training_code import DECIDES_NOTHING, training_code, training_modules
+from trainables.registry import training_code as digests
+from trainables.registry.training_code import DECIDES_NOTHING, TRAINING, training_code
 from trainables.trial import PROBLEM, STORE_PROBLEM, ArmTrial
 
 LINEAR = """
@@ -52,6 +53,16 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
 
     yield installed
     forget()
+
+
+def training_modules(task: str, model: str, data: str) -> set[str]:
+    """Modules of this project that the digest of an arm of built-in parts covers."""
+    group = lookup.task_spec(task).facts.data_group
+    roots = set(TRAINING)
+    roots |= digests._modules_of("tasks", task, lookup.task_spec(task))
+    roots |= digests._modules_of("models", model, lookup.model_spec(model))
+    roots |= digests._modules_of(group, data, lookup.data_set_spec(group, data))
+    return {line.partition(" ")[0] for line in digests._of_ours(frozenset(roots))}
 
 
 @pytest.mark.long("it trains an arm in a process of its own")

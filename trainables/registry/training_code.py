@@ -27,7 +27,7 @@ TRAINING = (f"{OURS}.arm_run", f"{OURS}.fused.group")  # what every arm is train
 DECIDES_NOTHING = tuple(
     f"{OURS}.{name}"
     for name in (
-        "contracts", "fetching", "trial", "predictor", "environment", "code_version", "errors",
+        "fetching", "trial", "predictor", "environment", "code_version", "errors",
         "retries", "records.arms", "records.objects", "records.parallel_reads", "records.retrying",
         "registry.built_in", "registry.lookup", "registry.plugin_code", "registry.source_digest",
         "registry.training_code", "datasets.places", "machine",
@@ -128,16 +128,6 @@ def _of_ours(roots: frozenset[str]) -> list[str]:
         found[module] = read.digest
         left += [name for name in read.imports if _is_ours(name)]
     return [f"{module} {digest}" for module, digest in sorted(found.items())]
-
-
-def training_modules(task: str, model: str, data: str) -> set[str]:
-    """Modules of this project that the digest of such an arm is of; all of it must be built in."""
-    group = task_spec(task).facts.data_group
-    roots = set(TRAINING)
-    roots |= _modules_of("tasks", task, task_spec(task))
-    roots |= _modules_of("models", model, model_spec(model))
-    roots |= _modules_of(group, data, data_set_spec(group, data))
-    return {line.partition(" ")[0] for line in _of_ours(frozenset(roots))}
 
 
 def _path(folder: Path, module: str) -> Path | None:

@@ -33,14 +33,14 @@ from tests.support.data.damage import (
     zero_a_run,
 )
 from trainables.config.arm import DataConfig
-from trainables.contracts.data_sets import check_instructions
-from trainables.contracts.promises import BrokenContract
 from trainables.datasets.text.alpaca import is_test
 from trainables.datasets.text.examples import RawExample, RawSplit, RawText, TextSplits
 from trainables.datasets.text.load import load_text, resolve_instructions
 from trainables.errors import BadData, UnknownName
 from trainables.registry import DataSetSpec
 from trainables.registry.built_in import INSTRUCTIONS
+from trainables_testing.data_sets import check_instructions
+from trainables_testing.promises import BrokenContract
 
 Row = dict[str, Any]
 

@@ -23,7 +23,6 @@ from tests.support.oracles import TINY
 from trainables.arm_run import ArmRun
 from trainables.build import build_model, build_task, parameter_dtype
 from trainables.config.arm import ArmConfig, DataConfig
-from trainables.contracts.data_sets import TEXTS, VIDEOS, check_videos
 from trainables.datasets.video.clips import Clip, Pixels
 from trainables.datasets.video.load import load_video, resolve
 from trainables.errors import BadData
@@ -36,6 +35,7 @@ from trainables.registry import built_in
 from trainables.registry.lookup import data_set_spec
 from trainables.tasks.denoising import Denoising
 from trainables.training import from_bytes
+from trainables_testing.data_sets import TEXTS, VIDEOS, check_videos
 
 SIZE = 32
 

@@ -14,11 +14,11 @@ from tests.support.oracles import TINY
 from tests.support.training.forms import EPOCH, FORMS, config_of
 from trainables.build import parameter_dtype
 from trainables.config.arm import ArmConfig
-from trainables.contracts.tiny_runs import CPU, model_of, task_of
 from trainables.fused.training import FusedTraining
 from trainables.primal_dual.weighting import weighting_of
 from trainables.tasks.base import Task
 from trainables.training import Training
+from trainables_testing.tiny_runs import CPU, model_of, task_of
 
 STEPS = 26  # two epochs of the forms, and a little
 FEW = ("ratio", "every epoch", "slack, adam", "adamw", "augmented, growing", "all at once")

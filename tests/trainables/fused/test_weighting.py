@@ -12,13 +12,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.support.training.forms import EPOCH, FORMS, config_of
 from trainables.config.arm import ArmConfig
-from trainables.contracts.tiny_runs import CPU
 from trainables.errors import InvalidValue
 from trainables.fused.weighting import JointWeighting, has_same_bits
 from trainables.primal_dual import constraints
 from trainables.primal_dual import dual_variables as duals
 from trainables.primal_dual.constraints import Scales
 from trainables.primal_dual.weighting import LastLayer, PrimalDual, Weighting, weighting_of
+from trainables_testing.tiny_runs import CPU
 
 STEPS = 3 * EPOCH + 2
 SCALES = Scales(constant_loss=2.0, identity_loss=1.7)

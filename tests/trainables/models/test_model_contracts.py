@@ -17,11 +17,11 @@ from tests.support.data.instruction_runs import tiny_instructions
 from tests.support.data.text_runs import tiny_text
 from tests.support.oracles import TINY
 from trainables.config.arm import ArmConfig
-from trainables.contracts.models import MODEL, parameters_by_layer
-from trainables.contracts.tasks import TASK
-from trainables.contracts.tiny_runs import model_of, moved, task_of
 from trainables.layer_losses import layer_losses
 from trainables.registry.built_in import MODELS, TASKS
+from trainables_testing.models import MODEL, parameters_by_layer
+from trainables_testing.tasks import TASK
+from trainables_testing.tiny_runs import model_of, moved, task_of
 
 EVERY = [(name, variant) for name, spec in MODELS.items() for variant in spec.variants]
 DTYPES = ["float32", "bfloat16"]

@@ -20,13 +20,13 @@ from tests.support.records import numbers
 from trainables.arm_run import ArmRun
 from trainables.build import build_model
 from trainables.config.arm import ArmConfig
-from trainables.contracts.models import MODEL
 from trainables.errors import BadData, InvalidValue
 from trainables.models import pretrained
 from trainables.models.base import TextInputs
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 from trainables.training import from_bytes
+from trainables_testing.models import MODEL
 
 LORA = {"model.lora_rank": 2}
 KINDS = [*(("decoder", kind) for kind in DECODERS), ("encoder", "bert"), ("encoder", "modernbert")]

@@ -16,9 +16,6 @@ from tests.support.data.instruction_runs import LAYERS, LONGEST, instruction_tas
 from tests.support.data.text_runs import tokens_of
 from trainables.build import build_model
 from trainables.config.arm import ArmConfig
-from trainables.contracts.models import check_model
-from trainables.contracts.tasks import check_task
-from trainables.contracts.tiny_runs import training_of
 from trainables.errors import InvalidValue, UnknownName
 from trainables.evaluation import measure, written_answers
 from trainables.heads.logits import Logits
@@ -28,6 +25,9 @@ from trainables.layer_losses import layer_losses, layer_predictions
 from trainables.models.decoder import Decoder
 from trainables.random_keys import keyed_generator
 from trainables.training import from_bytes, to_bytes
+from trainables_testing.models import check_model
+from trainables_testing.tasks import check_task
+from trainables_testing.tiny_runs import training_of
 
 DRAWN = {"constraint.inner_layers": 1, "constraint.dual_signal": "violation"}
 

@@ -11,9 +11,9 @@ from unittest.mock import patch
 import numpy as np
 
 from trainables.config.arm import DataConfig
-from trainables.contracts.promises import check, require_kept
 from trainables.datasets.text import load as text
 from trainables.datasets.video import load as video
+from trainables_testing.promises import check, require_kept
 
 
 def check_videos(data: DataConfig) -> None:

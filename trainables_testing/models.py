@@ -19,8 +19,15 @@ from trainables.arm_run import ArmRun
 from trainables.build import parameter_dtype
 from trainables.config.arm import ArmConfig
 from trainables.config.test_conditions import gamma_key
-from trainables.contracts.promises import BrokenContract, check, in_both_types, require_kept
-from trainables.contracts.tiny_runs import (
+from trainables.evaluation import measure
+from trainables.heads.logits import Logits
+from trainables.layer_losses import last_loss, layer_losses, layer_predictions
+from trainables.records.arms import ArmStore
+from trainables.records.objects import ObjectStore
+from trainables.tasks.base import LabelTask, Tokens
+from trainables.training import from_bytes, to_bytes
+from trainables_testing.promises import BrokenContract, check, in_both_types, require_kept
+from trainables_testing.tiny_runs import (
     CPU,
     global_seed,
     model_of,
@@ -31,13 +38,6 @@ from trainables.contracts.tiny_runs import (
     training_of,
     whole,
 )
-from trainables.evaluation import measure
-from trainables.heads.logits import Logits
-from trainables.layer_losses import last_loss, layer_losses, layer_predictions
-from trainables.records.arms import ArmStore
-from trainables.records.objects import ObjectStore
-from trainables.tasks.base import LabelTask, Tokens
-from trainables.training import from_bytes, to_bytes
 
 
 def check_model(config: ArmConfig) -> None:
