@@ -35,6 +35,7 @@ from sweep.study.advice import note
 from sweep.study.lock import driver_of
 from sweep.study.opening import find_sweep, open_store
 from trainables.errors import Failure, InvalidValue, Misuse
+from trainables.machine.atomic_files import write_atomically
 from trainables.plain import Json
 from trainables.records.arms import ArmStore
 
@@ -387,7 +388,6 @@ def _mean_length(rows: Sequence[Row]) -> float:
 
 def _put_rates(path: Path, rates: Sequence[dict[str, Json]]) -> None:
     """Write the rates beside those of other calls; of one that is measured again the new one."""
-    from sweep.results.win_rates import write_whole
 
     def key(row: Mapping[str, Json]) -> tuple[str, ...]:
         return tuple(str(row[name]) for name in RATED_BY)
@@ -401,7 +401,7 @@ def _put_rates(path: Path, rates: Sequence[dict[str, Json]]) -> None:
     writer = csv.DictWriter(table, list(rates[0]))
     writer.writeheader()
     writer.writerows(rows.values())
-    write_whole(path, table.getvalue())
+    write_atomically(path, table.getvalue().encode())
 
 
 def _print_rates(rates: Sequence[dict[str, Any]]) -> None:

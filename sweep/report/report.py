@@ -7,8 +7,6 @@ import io
 import multiprocessing
 import os
 import re
-import threading
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
@@ -34,7 +32,9 @@ from sweep.results.sweep_view import SweepView
 from sweep.study import advice
 from sweep.study.pairs import ReadRecord
 from trainables.errors import Failure, Misuse, StoreError, UnknownName
+from trainables.machine.atomic_files import atomic_file
 from trainables.machine.cores import usable_cores
+from trainables.machine.parent_process import end_with_parent
 from trainables.plain import Json
 from trainables.records.objects import ObjectStore
 
@@ -175,20 +175,9 @@ def drawn(
     else:
         # A fork would copy the locks of threads that read records.
         spawn = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(workers, spawn, _end_with, (os.getpid(),)) as pool:
+        with ProcessPoolExecutor(workers, spawn, end_with_parent, (os.getpid(),)) as pool:
             found = list(pool.map(one, keys))
     return {key: pages for key, pages in zip(keys, found, strict=True) if pages}
-
-
-def _end_with(parent: int) -> None:
-    """Have this process end when its parent is gone, however that ended: nobody else ends it."""
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(1.0)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 def _drawn(data: Measured, formats: Sequence[str], key: str) -> Pages:
@@ -263,14 +252,8 @@ def _write(out: Path, files: Mapping[str, bytes], *, replace: bool = False) -> l
         for stale in _pages_of(keys, there):
             (out / stale).unlink()
         for file, content in files.items():
-            path = out / file
-            path.parent.mkdir(parents=True, exist_ok=True)
-            part = path.with_name(f".{path.name}.part")  # a reader never sees half of one
-            try:
+            with atomic_file(out / file) as part:
                 part.write_bytes(content)
-                part.replace(path)
-            finally:
-                part.unlink(missing_ok=True)
     except OSError as error:
         is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         raise (StoreError if is_full else Misuse)(

@@ -50,6 +50,7 @@ from sweep.study.selection import is_selected
 from trainables.config.arm import TRAINING_VERSION
 from trainables.errors import Misuse, StoreError
 from trainables.machine import file_locks
+from trainables.machine.atomic_files import write_atomically
 from trainables.machine.file_locks import NoLocks
 from trainables.plain import Json
 from trainables.records.arm_record import ArmRecord
@@ -306,7 +307,7 @@ def _write(out: Path, files: Mapping[str, str], there: _Earlier, *, replace: boo
     try:
         with _staged(place, "" if place == out else f".{out.name}") as staging:
             for name, text in files.items():
-                _put(staging / name, text)
+                write_atomically(staging / name, text.encode())
             if place == out or not _renamed(staging, out):
                 with file_locks.held(out / LOCK, WAIT_S):
                     now = _earlier_export(out, json.loads(files[MANIFEST])["sweep"])
@@ -374,19 +375,11 @@ def _replace(out: Path, staging: Path, files: Mapping[str, str], earlier: Collec
     """Move the written files over those of an earlier export; the whole manifest comes last."""
     whole = json.loads(files[MANIFEST])
     named = {**dict.fromkeys(earlier), **whole["files"]}  # all that may be there until then
-    _put(staging / "begun.json", text_of({**whole, "files": named, "complete": False}))
-    os.replace(staging / "begun.json", out / MANIFEST)
+    begun = text_of({**whole, "files": named, "complete": False})
+    write_atomically(out / MANIFEST, begun.encode())
     for name in files.keys() - {MANIFEST}:
         (out / name).parent.mkdir(parents=True, exist_ok=True)
         os.replace(staging / name, out / name)
     for name in set(earlier) - files.keys():
         (out / name).unlink(missing_ok=True)
     os.replace(staging / MANIFEST, out / MANIFEST)
-
-
-def _put(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "w", encoding="utf-8") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())

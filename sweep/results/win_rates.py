@@ -11,7 +11,6 @@ import hashlib
 import json
 import logging
 import math
-import os
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainables.errors import BadData, Failure, InvalidValue, Misuse
 from trainables.machine import file_locks
+from trainables.machine.atomic_files import atomic_file, write_atomically
 
 if TYPE_CHECKING:
     from trainables.predictor import Asked
@@ -149,18 +149,8 @@ def _there(path: Path, generator: str) -> list[Row]:
 
 
 def _put(path: Path, rows: list[Row]) -> None:
-    write_whole(path, json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file of which no half is ever seen."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(f".{os.getpid()}.tmp")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    text = json.dumps(rows, indent=1, ensure_ascii=False) + "\n"
+    write_atomically(path, text.encode())
 
 
 @contextmanager
@@ -313,10 +303,8 @@ def _annotator(config: str) -> Any:
                 self.df_annotations = kept[kept[key] != self.TMP_MISSING_ANNOTATION]
 
         def save(self, path: Any = None) -> None:
-            whole = Path(path or self.caching_path)
-            temporary = whole.with_suffix(f".{os.getpid()}.tmp")
-            super().save(temporary)
-            os.replace(temporary, whole)
+            with atomic_file(Path(path or self.caching_path)) as temporary:
+                super().save(temporary)
 
     return Annotator(annotators_config=config, caching_path=None)
 

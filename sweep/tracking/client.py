@@ -17,7 +17,6 @@ import shlex
 import shutil
 import tempfile
 import textwrap
-import uuid
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -33,7 +32,8 @@ from sweep.tracking.address import (
     sqlite_path,
 )
 from trainables.machine import scratch
-from trainables.machine.file_locks import WITHOUT_LINKS, has_locks
+from trainables.machine.atomic_files import atomic_file, left_overs
+from trainables.machine.file_locks import has_locks
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -73,7 +73,8 @@ def make_client(uri: str) -> MlflowClient:
         if not path.exists():
             _create_whole(path)
         with suppress(OSError):  # of another user, say
-            _remove_left_overs(path)
+            for copy in left_overs(path):
+                copy.unlink(missing_ok=True)
     try:
         refuse_other_schema(uri)
         return MlflowClient(tracking_uri=uri)
@@ -167,51 +168,18 @@ def _create_whole(path: Path) -> None:
     MLflow makes its tables one by one, for a second: a file left by a kill in between is refused by
     every later client ("table already exists").
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    whole = path.with_name(f"{_aside(path)}{uuid.uuid4().hex}")
     # mlflow keeps the file open and may still write when the process ends.
     with scratch.held_folder(tempfile.gettempdir(), "mlflow-") as folder:
         made = folder / "made.db"
         _make_tables(made)
-        try:
-            shutil.copyfile(made, whole)  # on a disk that is full the half of it goes below
-            _name(whole, path)
-        finally:
-            whole.unlink(missing_ok=True)
-
-
-def _name(whole: Path, path: Path) -> None:
-    """Give a file its name, unless that is taken."""
-    try:
-        os.link(whole, path)
-    except FileExistsError:
-        pass
-    except OSError as error:  # no hard links; or another's is there, and ours is gone
-        if path.exists():
-            return
-        if error.errno not in WITHOUT_LINKS:
-            raise
-        os.replace(whole, path)
+        with suppress(FileExistsError), atomic_file(path, replace=False) as copy:
+            shutil.copyfile(made, copy)
 
 
 def _make_tables(database: Path) -> None:
     from mlflow import MlflowClient
 
     MlflowClient(tracking_uri=f"sqlite:///{database}").search_experiments(max_results=1)
-
-
-def _remove_left_overs(path: Path) -> None:
-    """Delete what makers of a database that is there left beside it when they were killed.
-
-    Only under names that they alone give: others' copies lie beside a team's database, too.
-    """
-    for left in path.parent.glob(f"{_aside(path)}*"):
-        if re.fullmatch(r"[0-9a-f]{32}", left.name.removeprefix(_aside(path))):
-            left.unlink(missing_ok=True)
-
-
-def _aside(path: Path) -> str:
-    return f".{path.name}-"
 
 
 def foreign_errors() -> tuple[type[Exception], ...]:

@@ -16,7 +16,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -30,6 +29,7 @@ from sweep.tracking.address import TrackingError, shown
 from sweep.tracking.sources import StoredArms
 from sweep.tracking.tracker import Tracker, send_stored
 from trainables.errors import SweepError
+from trainables.machine.parent_process import end_with_parent
 from trainables.records.objects import ObjectStore
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ def _start() -> tuple[subprocess.Popen[bytes], Connection]:
 
 def serve(fd: int, driver: int) -> None:
     """Do what the pipe says until the driver, a process id, ends."""
-    threading.Thread(target=_end_with, args=(driver,), daemon=True).start()
+    end_with_parent(driver)  # the next one has a writer of its own
     said = _Said()
     logging.getLogger().addHandler(said)
     with Connection(fd) as connection:
@@ -183,13 +183,6 @@ def serve(fd: int, driver: int) -> None:
                 name, args = connection.recv()
                 error = _error_of(calls[name], args)
                 connection.send((error, said.taken()))
-
-
-def _end_with(driver: int) -> None:
-    """End this process at once when the driver is gone: the next one has a writer of its own."""
-    while os.getppid() == driver:
-        time.sleep(WATCH_S)
-    os._exit(1)
 
 
 def _error_of(call: Callable[..., object], args: Sequence[object]) -> Exception | None:

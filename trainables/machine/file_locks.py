@@ -18,8 +18,6 @@ from typing import IO
 
 MISSING = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP}
 LOOK_EVERY_S = 0.05
-# What one without hard links answers to a link.
-WITHOUT_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK}
 # By kind of file system, which of its mount options keep locks to one machine; BeeGFS does unless
 # its own configuration says otherwise, which cannot be seen here.
 HERE_ALONE = {

@@ -23,7 +23,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 import pyarrow.fs
 
 from trainables.errors import DamagedObject, Misuse, StoreError, UnknownName, UnreadableObject
-from trainables.machine.file_locks import WITHOUT_LINKS
+from trainables.machine.atomic_files import left_overs, write_atomically
 from trainables.plain import Json
 
 T = TypeVar("T")
@@ -289,7 +289,7 @@ class ObjectStore:
         if not self.is_local:
             return
         path = Path(self.root, name)
-        for link in path.parent.glob(f".{path.name}.*.tmp"):
+        for link in left_overs(path):
             with suppress(FileNotFoundError):
                 if link.samefile(path):
                     link.unlink()
@@ -335,33 +335,7 @@ class ObjectStore:
                 self._remote = (filesystem, prefix.rstrip("/"))
         return self._remote
 
-    @staticmethod
-    def _put_local(path: Path, content: bytes, *, replace: bool = True) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
-        try:
-            with open(temporary, "wb") as stream:
-                stream.write(content)
-                stream.flush()
-                os.fsync(stream.fileno())
-            if replace:
-                os.replace(temporary, path)
-            else:
-                _link_or_move(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
-
-
-def _link_or_move(temporary: Path, path: Path) -> None:
-    """Give a file a name that is not taken: exactly, where there are hard links."""
-    try:
-        os.link(temporary, path)
-    except OSError as error:
-        if error.errno not in WITHOUT_LINKS:
-            raise
-        if path.exists():
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
-        os.replace(temporary, path)
+    _put_local = staticmethod(write_atomically)
 
 
 def _one_put(uri: str) -> str:

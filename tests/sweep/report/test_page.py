@@ -403,7 +403,7 @@ def test_the_verb_says_where_the_page_is_and_replaces_one_that_is_there(
         where = ("--storage", stored.root, "--out", str(tmp_path / "out"))
         said = sweep("report", "tiny", "--page", "--only", FIRST, *where)
         assert said.stdout.strip() == str(tmp_path / "out" / PAGE)
-    assert not list((tmp_path / "out").rglob("*.part"))
+    assert not list((tmp_path / "out").rglob("*.tmp"))
     assert "--studies" not in (tmp_path / "out" / PAGE).read_text()
 
 

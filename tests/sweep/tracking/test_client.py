@@ -79,7 +79,7 @@ def test_the_first_of_two_makers_stays(tmp_path: Path) -> None:
 
 
 def test_what_killed_makers_left_goes_when_the_database_is_there(tmp_path: Path) -> None:
-    (tmp_path / f".mlflow.db-{uuid.uuid4().hex}").write_bytes(b"copied by half")
+    (tmp_path / f".mlflow.db.{uuid.uuid4().hex}.tmp").write_bytes(b"copied by half")
     make_client(f"sqlite:///{tmp_path}/mlflow.db")
     assert os.listdir(tmp_path) == ["mlflow.db"]
 
@@ -87,8 +87,10 @@ def test_what_killed_makers_left_goes_when_the_database_is_there(tmp_path: Path)
 def test_what_others_keep_beside_their_database_stays(tmp_path: Path) -> None:
     (tmp_path / ".team.db-before-monday").write_bytes(b"a copy")
     (tmp_path / ".team.db-copies").mkdir()
+    (tmp_path / ".team.db.of-monday.tmp").write_bytes(b"another")
     make_client(f"sqlite:///{tmp_path}/team.db")
-    assert set(os.listdir(tmp_path)) == {"team.db", ".team.db-before-monday", ".team.db-copies"}
+    kept = {".team.db-before-monday", ".team.db-copies", ".team.db.of-monday.tmp"}
+    assert set(os.listdir(tmp_path)) == {"team.db", *kept}
 
 
 @pytest.mark.slow

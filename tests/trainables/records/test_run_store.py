@@ -9,6 +9,7 @@ import math
 import os
 import subprocess
 import sys
+import uuid
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -396,7 +397,7 @@ def test_a_writer_killed_once_its_final_record_appeared_leaves_nothing_half_writ
     store = ArmStore(objects)
     store.put_record(record("finished"))
     folder = Path(objects.root, "arms/s")
-    os.link(folder / "record.json", folder / ".record.json.0123456789abcdef.tmp")
+    os.link(folder / "record.json", folder / f".record.json.{uuid.uuid4().hex}.tmp")
     assert store.put_record(record("finished")) == record("finished")  # its arm, started again
     assert os.listdir(folder) == ["record.json"]
 

@@ -1,0 +1,61 @@
+"""Files that appear under their name whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import glob
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+# The answers of a file system without hard links to a link.
+WITHOUT_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK}
+
+
+@contextlib.contextmanager
+def atomic_file(path: Path, *, replace: bool = True) -> Iterator[Path]:
+    """A temporary path beside ``path``; what the block writes there takes the name at its end.
+
+    Raises:
+        FileExistsError: the name is taken, and ``replace`` is false.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        yield temporary
+        if replace:
+            os.replace(temporary, path)
+        else:
+            _link_or_move(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_atomically(path: Path, content: bytes, *, replace: bool = True) -> None:
+    """Write a file as ``atomic_file`` does, and have it on the disk before it has its name."""
+    with atomic_file(path, replace=replace) as temporary, open(temporary, "wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def left_overs(path: Path) -> Iterator[Path]:
+    """Temporary files of ``path``: of writers that were killed, or that are alive still."""
+    return path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 32}.tmp")
+
+
+def _link_or_move(temporary: Path, path: Path) -> None:
+    """Give a file a name that is not taken: exactly, where there are hard links."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        raise
+    except OSError as error:
+        # A rival whose file has the name may have cleared ours away, too.
+        if path.exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
+        if error.errno not in WITHOUT_LINKS:
+            raise
+        os.replace(temporary, path)
