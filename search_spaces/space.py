@@ -57,7 +57,6 @@ _JOINT = tuple(
         "dual_noise",
         "dual_optimizer",
         "dual_penalty",
-        "dual_penalty_growth",
         "resilience",
         "resilience_form",
         "warmup_steps",

@@ -28,7 +28,7 @@ from trainables.primal_dual.constraints import (
     previous_losses,
     proportional_part,
 )
-from trainables.primal_dual.schedule import effective_dual_steps, settled_from
+from trainables.primal_dual.schedule import effective_dual_steps
 from trainables.records.arm_record import TRAIN_LOSS, TRAIN_SECONDS, Report
 
 SETTLED = 0.25  # share of the steps after which a run is expected to have found its feet
@@ -97,9 +97,9 @@ class EarlySigns:
 
         A sign ends a run when two successive reports show it and what is wrong has not become
         better in between, after ``SETTLED`` of the steps and never at the last report. One about a
-        constraint needs ``HALFWAY`` of the steps that are left once the whole constraint is in
-        force (warm-up and ramp over), and a report that misses more than the tolerance: a run that
-        meets its constraints is never ended for how its multipliers look.
+        constraint needs ``HALFWAY`` of the steps that follow the warm-up, and a report that misses
+        more than the tolerance: a run that meets its constraints is never ended for how its
+        multipliers look.
         """
         config = self.config
         if not config.early_stop or len(reports) < 2 or reports[-1].step >= config.steps:
@@ -228,10 +228,10 @@ def _first_sentence(text: str) -> str:
 
 
 def _half_of_the_rest(config: ArmConfig, report: Report) -> bool:
-    """Whether half of the steps that follow warm-up and ramp are over."""
+    """Whether half of the steps that follow the warm-up are over."""
     assert config.constraint is not None
-    in_force = settled_from(config.constraint)
-    return report.step >= in_force + HALFWAY * (config.steps - in_force)
+    warmup = config.constraint.warmup_steps
+    return report.step >= warmup + HALFWAY * (config.steps - warmup)
 
 
 def _of_the_output(config: ArmConfig, scales: Scales, report: Report) -> Iterator[Sign]:

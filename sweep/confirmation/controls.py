@@ -49,7 +49,7 @@ class Control:
 def _weights_by(of: Searched, setter: str) -> Fields:
     """The arm's point with other layer weights; what these do not read is left at its default."""
     assert of.config.constraint is not None
-    unread = {"warmup_steps", "alpha_ramp_steps"} if setter == "last_layer" else set()
+    unread = {"warmup_steps"} if setter == "last_layer" else set()
     unread |= {name for name, reader in SETTERS_KNOBS.items() if reader != setter}
     given, defaults = vars(of.config.constraint), vars(ConstraintConfig())
     others = {f"constraint.{n}": defaults[n] for n in sorted(unread) if given[n] != defaults[n]}

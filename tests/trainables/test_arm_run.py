@@ -87,7 +87,6 @@ EPOCHS = TINY.with_fields(
         "batch_size": 272,
         "data.max_clips": 4,
         "constraint.resilience": 0.3,
-        "constraint.violation_ema": 0.5,
     }
 )
 KINDS = {
@@ -103,7 +102,7 @@ KINDS = {
             "constraint.reference": "bound_zero",
             "constraint.form": "ratio",
             "constraint.dual_every": 3,
-            "constraint.alpha_ramp_steps": 25,
+            "constraint.warmup_steps": 25,
         }
     ),
 }

@@ -107,12 +107,12 @@ OTHER_VALUES = {
     "constraint.dual_optimizer": "adam", "constraint.dual_signal": "violation",
     "constraint.signal_clip": None, "constraint.dual_lr": 0.5, "constraint.resilience": 0.5,
     "constraint.dual_kp": 0.5, "constraint.dual_penalty": 0.5,
-    "constraint.dual_penalty_growth": 1.1, "constraint.inner_tokens": 0.5,
+    "constraint.inner_tokens": 0.5,
     "constraint.warmup_steps": 3, "constraint.form": "ratio",
     "constraint.resilience_form": "slack", "constraint.dual_every": 2,
-    "constraint.dual_every_unit": "epoch", "constraint.violation_ema": 0.5,
+    "constraint.dual_every_unit": "epoch",
     "constraint.dual_noise": 0.5, "constraint.inner_layers": 1,
-    "constraint.alpha_ramp_steps": 4, "constraint.weights_by": "last_layer",
+    "constraint.weights_by": "last_layer",
     "constraint.supervision": 0.5, "constraint.supervision_decay": 0.5, "constraint.penalty": 2.0,
     "constraint.replayed_weights": [0.0, 0.5, 0.5, 1.0],
     "weight_ema": 0.9, "early_stop": False, "shifts": ["blur"],
@@ -139,7 +139,6 @@ OF_MODEL = {  # what a run needs beside a field that only one model or setter of
     "constraint.penalty": {"constraint.weights_by": "penalty"},
     "constraint.dual_kp": {"constraint.dual_optimizer": "nupi"},
     "constraint.dual_penalty": {"constraint.dual_optimizer": "augmented"},
-    "constraint.dual_penalty_growth": {"constraint.dual_optimizer": "augmented"},
     "constraint.replayed_weights": {
         "constraint.weights_by": "replayed", "constraint.replayed_weights": [0.0, 0.0, 0.0, 1.0],
     },
@@ -163,6 +162,16 @@ def test_every_field_but_the_folder_changes_the_signature(name: str) -> None:
     assert (
         changed.unconstrained().signature() == base.unconstrained().signature()
     ) == name.startswith("constraint.")
+
+
+def test_stored_configurations_may_have_options_that_were_removed_and_did_nothing() -> None:
+    plain = TINY.to_json()
+    idle = {"violation_ema": 0.0, "alpha_ramp_steps": 0, "dual_penalty_growth": 1.0}
+    stored = {**plain, "constraint": {**plain["constraint"], **idle}}
+    assert ArmConfig.from_json(stored) == TINY
+    stored["constraint"]["violation_ema"] = 0.5
+    with pytest.raises(InvalidValue, match=r"violation_ema must be 0\.0, got 0\.5: .* removed"):
+        ArmConfig.from_json(stored)
 
 
 def test_a_template_is_in_the_signature_and_others_leave_it(

@@ -310,7 +310,7 @@ def test_the_signal_of_an_idle_layer_is_that_of_a_missing_share_of_1(
     f0 = 0.5  # the identity's loss
     first = f0 if reference == "virtual_layer0" else f0 * 1.2  # (f - s_1) / (alpha f0) = 1
     losses_F = torch.full((4,), first, dtype=torch.float64)
-    expected = weighting.signal(weighting.constraints, losses_F)
+    expected = weighting.signal(losses_F)
     constraints = descent_constraints(config.constraint, 3, SCALES)
     assert missing_shares(constraints, losses_F.numpy()) == pytest.approx(1.0)
     found = idle_signals(config.constraint, constraints, losses_F.numpy())
@@ -434,10 +434,9 @@ def test_multipliers_end_no_run_before_half_of_its_constrained_steps() -> None:
     assert TINY.constraint is not None
     assert stopped(WOUND, WOUND, first=10) != ""  # step 20 of 40
     assert stopped(WOUND, WOUND, first=9) == ""
-    for field in ("warmup_steps", "alpha_ramp_steps"):
-        late = replace(TINY, constraint=replace(TINY.constraint, **{field: 10}))
-        assert stopped(WOUND, WOUND, first=14, config=late) == ""  # 24 < 10 + 30 / 2
-        assert stopped(WOUND, WOUND, first=15, config=late) != ""
+    late = replace(TINY, constraint=replace(TINY.constraint, warmup_steps=10))
+    assert stopped(WOUND, WOUND, first=14, config=late) == ""  # 24 < 10 + 30 / 2
+    assert stopped(WOUND, WOUND, first=15, config=late) != ""
     assert stopped(BLANK, BLANK, first=5, interval=5) != ""  # the output: a quarter
     assert stopped(BLANK, BLANK, first=4, interval=5) == ""
 

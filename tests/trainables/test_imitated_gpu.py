@@ -89,7 +89,7 @@ DUALS: dict[str, dict[str, Any]] = {
     "adamw": {"resilience": 0.1},
     "bare_decay": {"resilience": 0.05},
     "nupi": {"dual_kp": 0.5},
-    "augmented": {"dual_penalty": 0.5, "dual_penalty_growth": 1.2},
+    "augmented": {"dual_penalty": 0.5},
 }
 
 
@@ -421,7 +421,7 @@ def whole_course(gpu: Gpu, folder: Path) -> None:
 
 FINISH_STEP, MEASURED, MOVED = Training.finish_step, Training.measured, TaskOfUnits._moved
 ON_DEVICE, KEYED = weighting.on_device, random_keys.keyed_generator
-ADAM = {"constraint.dual_optimizer": "adam", "constraint.violation_ema": 0.5, "weight_ema": 0.5}
+ADAM = {"constraint.dual_optimizer": "adam", "weight_ema": 0.5}
 KEPT: list[Any] = []
 
 

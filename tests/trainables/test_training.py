@@ -285,7 +285,7 @@ def test_the_dual_signal_is_clipped_and_scaled_as_named(signal: str) -> None:
     relative = [0.1, -0.05 / 0.55, 0.5]
     expected = [0.1, -0.1, 0.5] if signal == "violation" else relative
     torch.testing.assert_close(
-        weighting.signal(weighting.constraints, losses_F),
+        weighting.signal(losses_F),
         torch.tensor(expected, dtype=torch.float64),
     )
 

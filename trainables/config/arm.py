@@ -179,12 +179,6 @@ class ArmConfig(Section):
             "the warm-up is part of the budget.",
         )
         left = self.steps - constraint.warmup_steps
-        constraint.require(
-            constraint.alpha_ramp_steps <= left,
-            "alpha_ramp_steps",
-            f"at most steps less warmup_steps ({left})",
-            "alpha would never reach its value.",
-        )
         # epochs are checked in weighting.py; a control has no dual step
         unasked = constraint.dual_every_unit == "epoch" or constraint.is_control
         constraint.require(

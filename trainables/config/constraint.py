@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from trainables.config.fields import NotNegative, Positive, Rule, Section, at_least
 from trainables.errors import require
+from trainables.plain import Json
 
 # A layer delivers at least 90 % of the descent asked of it (docs/decisions/0001). Where a space
 # says otherwise, verdicts follow it, and early signs the larger one (docs/decisions/0015).
@@ -23,7 +25,12 @@ SETTERS_KNOBS = {
 _DUAL_KNOBS = {
     "dual_kp": "nupi",
     "dual_penalty": "augmented",
-    "dual_penalty_growth": "augmented",
+}
+# Fields that were removed, with the value at which they did nothing: stored files may have them.
+_REMOVED: Mapping[str, Json] = {
+    "violation_ema": 0.0,
+    "alpha_ramp_steps": 0,
+    "dual_penalty_growth": 1.0,
 }
 
 
@@ -62,21 +69,15 @@ class ConstraintConfig(Section):
     # ^ decoders: how many inner layers' losses a training step takes, drawn anew, as unbiased
     #   estimates of all; None: every layer's
     dual_penalty: NotNegative[float] = 0.01  # augmented: p, multiplier per unit of the signal
-    dual_penalty_growth: Annotated[float, at_least(1, "1 keeps the penalty as it is.")] = 1.0
-    # ^ augmented: p of a layer times this at a dual step that finds it violated and no better
     resilience: Annotated[float, at_least(0, "0 means hard constraints.")] = 0.0
     # ^ c = 1/rho, decay of lambda: coupled, eq. (38), but for adamw and bare_decay
     resilience_form: Literal["decay", "slack", "slack_restart"] = "decay"
     # ^ eq. (38); or a slack variable of its own, eq. (36); or that, zeroed after every epoch
     dual_every: Positive[int] = 1  # the dual step is taken once in so many ...
     dual_every_unit: Literal["step", "epoch"] = "step"  # ... on the mean violation since the last
-    violation_ema: Annotated[float, Rule(lambda share: 0 <= share < 1, "in [0, 1)")] = 0.0
-    # ^ share of the dual signal that is kept from the step before
     dual_noise: Positive[float | None] = None
     # ^ sgd: the noise of a layer's signal (standard deviation from step to step) that halves its
     #   dual steps; None: no noise does
-    alpha_ramp_steps: NotNegative[int] = 0
-    # ^ steps after the warm-up in which alpha grows from 0 to its value
     warmup_steps: NotNegative[int] = 0  # plain steps before the constraints act, inside the budget
     weights_by: Literal["multipliers", "deep_supervision", "penalty", "replayed", "last_layer"] = (
         "multipliers"
@@ -113,11 +114,10 @@ class ConstraintConfig(Section):
             "it is the share of a multiplier that one dual step takes off.",
         )
         self.require(
-            self.dual_noise is None or (is_sgd and is_decay and self.violation_ema == 0),
+            self.dual_noise is None or (is_sgd and is_decay),
             "dual_noise",
-            "None but with dual_optimizer 'sgd', resilience_form 'decay' and violation_ema 0",
-            "elsewhere multipliers do not rest at the same point at every rate, or noise is "
-            "averaged already.",
+            "None but with dual_optimizer 'sgd' and resilience_form 'decay'",
+            "elsewhere multipliers do not rest at the same point at every rate.",
         )
         if self.inner_layers is not None:
             self._check_drawn_layers()
@@ -175,6 +175,14 @@ class ConstraintConfig(Section):
             "None where replayed_weights has a weight of layer 0",
             "layer 0 is not drawn; with reference 'bound_zero' it is.",
         )
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Json]) -> ConstraintConfig:
+        """The section that ``to_json`` wrote, now or when it had more fields."""
+        for name in _REMOVED.keys() & values.keys():
+            idle = _REMOVED[name]
+            require(values[name] == idle, name, values[name], f"{idle}", "the option was removed.")
+        return super().from_json({n: v for n, v in values.items() if n not in _REMOVED})
 
     @property
     def first_layer(self) -> int:

@@ -106,8 +106,7 @@ def _tensor_of(part: object) -> Tensor:
 def _kind(weighting: Weighting) -> Hashable:
     """What arms must agree in to be one weighting; None where they must stay alone.
 
-    Adam keeps moments of its own, slacks are stepped by it, ramps interpolate with kernels that
-    round a tensor's end in another way.
+    Adam keeps moments of its own, and slacks are stepped by it.
     """
     if isinstance(weighting, LastLayer):
         return "plain"
@@ -115,7 +114,7 @@ def _kind(weighting: Weighting) -> Hashable:
         return None
     config = weighting.config
     alone = config.is_adam or config.resilience_form != "decay" or config.dual_noise is not None
-    if alone or config.alpha_ramp_steps > 0:
+    if alone:
         return None
     numbers: dict[str, Any] = {"alpha": 0.5, "dual_lr": 0.1, "resilience": 0.1}
     if config.form == "difference":  # the gradient's matrix says it all

@@ -30,8 +30,6 @@ Rate = Any  # a number, or a tensor of one for each of K arms, [K, 1] in float64
 
 # Ratios are taken over at least this share of f_c: the square still fits float32, 0 / 0 is met.
 SMALLEST_LOSS = 1e-12
-PENALTY_TOLERANCE = 1e-4  # a dual signal above this lets a penalty grow; cooper's default
-PENALTY_CEILING = 100.0  # a growing penalty stays within this many times what it began with
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,7 @@ class DescentConstraints:
 
     form: Literal["difference", "ratio"]
     first_layer: int  # of the first constraint: 1, or 0 with bound_zero
-    alpha: float  # the whole of it, also while it ramps up: what feasibility is judged by
+    alpha: float
     reference: float  # f0 over f_c
     matrix_LF: Array  # A: f_l less what layer l may keep of f_{l-1}, over s_l
     bounds_L: Array  # b
@@ -62,7 +60,7 @@ class DescentConstraints:
 
 
 def descent_constraints(
-    config: ConstraintConfig, layers: int, scales: Scales, *, alpha_share: float = 1.0
+    config: ConstraintConfig, layers: int, scales: Scales
 ) -> DescentConstraints:
     """The constraints of a run with ``layers`` layers.
 
@@ -76,7 +74,6 @@ def descent_constraints(
         config: the constraint.
         layers: L.
         scales: the unit of the reference.
-        alpha_share: how much of alpha is asked (a ramp); s_l stays that of the whole.
 
     >>> config = ConstraintConfig(
     ...     alpha=0.5, reference_loss=1.0, reference_unit="constant", scale="none"
@@ -85,12 +82,13 @@ def descent_constraints(
     >>> violations(constraints, np.array([1.0, 0.9, 0.6])).round(2).tolist()
     [-0.1, 0.15]
     """
-    whole, keep = 1.0 - config.alpha, 1.0 - alpha_share * config.alpha
+    keep = 1.0 - config.alpha
     reference = reference_share(config, scales)
     first_layer = 0 if config.reference == "bound_zero" else 1
     count = layers + 1 - first_layer
     is_virtual = config.reference == "virtual_layer0"
-    schedule_L = (whole * reference if is_virtual else reference) * whole ** np.arange(count)
+    first_bound = keep * reference if is_virtual else reference
+    schedule_L = first_bound * keep ** np.arange(count)
     is_scaled = config.scale == "schedule" and config.form == "difference"
     scale_L = schedule_L if is_scaled else np.ones(count)
     current_LF = np.eye(count, layers + 1, k=first_layer)
@@ -98,7 +96,7 @@ def descent_constraints(
     picks_LF[0] = 0.0  # the first answers to the reference
     start_L, bounds_L = np.zeros(count), np.zeros(count)
     start_L[0] = reference
-    bounds_L[0] = keep * reference if is_virtual else reference
+    bounds_L[0] = first_bound
     matrix_LF = (current_LF - keep * picks_LF) / scale_L[:, None]
     return DescentConstraints(
         form=config.form,
@@ -293,35 +291,19 @@ def nupi_step(
     return (decayed_L + _like(dual_lr, signal_L) * signal_L + proportional_L).clip(min=0)
 
 
-def augmented_multipliers(multipliers_L: Array, signal_L: Array, *, penalty_L: Array) -> Array:
+def augmented_multipliers(multipliers_L: Array, signal_L: Array, *, penalty: Rate) -> Array:
     """[mu + p s]_+, at which an augmented Lagrangian weighs the losses that gave the signal s.
 
     mu moves by ``dual_step``. With resilience c it rests at s = c mu, so that the effective
     multiplier lambda rests at s = lambda / (1 / c + p).
 
     >>> mu_L, s_L = np.array([1.0, 1.0]), np.array([0.5, -2.0])
-    >>> augmented_multipliers(mu_L, s_L, penalty_L=np.array([2.0, 1.0])).tolist()
+    >>> augmented_multipliers(mu_L, s_L, penalty=2.0).tolist()
     [2.0, 0.0]
 
     Source: Nocedal and Wright 2006, eqs. (17.64)-(17.65).
     """
-    return (multipliers_L + penalty_L * signal_L).clip(min=0)
-
-
-def grown_penalties(
-    penalty_L: Array, signal_L: Array, previous_L: Array, *, growth: float, largest: float
-) -> Array:
-    """p after a dual step: times ``growth``, up to ``largest``, where violated and no better.
-
-    Violated: the signal is above ``PENALTY_TOLERANCE``; no better: not below that of the dual step
-    before (0 before the first).
-
-    >>> p_L, s_L, before_L = np.ones(3), np.array([0.3, 0.3, -1.0]), np.array([0.2, 0.4, -2.0])
-    >>> grown_penalties(p_L, s_L, before_L, growth=1.5, largest=10.0).tolist()
-    [1.5, 1.0, 1.0]
-    """
-    grows_L = (signal_L > PENALTY_TOLERANCE) & (signal_L >= previous_L)
-    return (penalty_L * (1.0 + (growth - 1.0) * grows_L)).clip(max=largest)
+    return (multipliers_L + penalty * signal_L).clip(min=0)
 
 
 def slack_step(
@@ -375,14 +357,10 @@ def slack_per_multiplier(config: ConstraintConfig) -> float:
 def proportional_part(config: ConstraintConfig) -> float:
     """The most that a signal of 1 adds to a multiplier beside what its dual steps add up to.
 
-    kappa_p, twice where a signal of -1 was projected away before; p, at its ceiling where it grows.
+    kappa_p, twice where a signal of -1 was projected away before; or p.
     """
-    if config.dual_optimizer == "nupi":
-        return 2.0 * config.dual_kp
-    if config.dual_optimizer == "augmented":
-        ceiling = PENALTY_CEILING if config.dual_penalty_growth > 1.0 else 1.0
-        return ceiling * config.dual_penalty
-    return 0.0
+    parts = {"nupi": 2.0 * config.dual_kp, "augmented": config.dual_penalty}
+    return parts.get(config.dual_optimizer, 0.0)
 
 
 def decay_rate(config: ConstraintConfig) -> float:

@@ -1,6 +1,6 @@
 """Diagnosis of multipliers from a run's reports: four signs, and advice. Pure.
 
-Read once, when training has ended, over the reports at which the whole constraint was in force:
+Read once, when training has ended, over the reports that follow the warm-up:
 
 * *oscillation*: a layer's violation keeps changing sign, and swings as far at the end as before;
 * *stall*: a layer is missed, and its multiplier has stopped rising;
@@ -28,7 +28,6 @@ import numpy as np
 from trainables.config.arm import ArmConfig
 from trainables.config.constraint import TOLERANCE
 from trainables.primal_dual.constraints import Floats
-from trainables.primal_dual.schedule import settled_from
 
 LEAST_REPORTS = 6  # fewer tell no oscillation from a run that is on its way
 LAST = 3  # reports that stand for the end of a run
@@ -64,7 +63,7 @@ def dual_warnings(
     constraint = config.constraint
     if constraint is None or constraint.is_control:
         return []
-    settled = [r for r in reports if r.step > settled_from(constraint)]
+    settled = [r for r in reports if r.step > constraint.warmup_steps]
     if len(settled) < LEAST_REPORTS or not all("multipliers" in r.layers for r in settled):
         return []
     of = {name: _series(settled, name) for name in ("missing_shares", "violations", "multipliers")}

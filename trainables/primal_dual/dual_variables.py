@@ -18,11 +18,9 @@ from torch import Tensor
 
 from trainables.config.arm import ConstraintConfig
 from trainables.primal_dual.constraints import (
-    PENALTY_CEILING,
     augmented_multipliers,
     bare_decay_step,
     dual_step,
-    grown_penalties,
     nupi_step,
     slack_step,
 )
@@ -115,19 +113,17 @@ class SignalNoise:
 
 
 class Multipliers(_Projected):
-    """lambda_L, its optimiser and its state; of an augmented Lagrangian its mu, and p beside it."""
+    """lambda_L, its optimiser and its state; of an augmented Lagrangian its mu."""
 
     ascends = True
 
     def __init__(
         self, count: int, config: ConstraintConfig, device: torch.device, dtype: torch.dtype
     ) -> None:
-        """Zeros, no signal seen, and penalties as configured."""
+        """Zeros, and no signal seen."""
         super().__init__(count, config, device, dtype)
         self._optimizer, self._kp = config.dual_optimizer, config.dual_kp
-        self._growth = config.dual_penalty_growth
-        self._largest_penalty = PENALTY_CEILING * config.dual_penalty
-        self._penalty_L = torch.full_like(self.values_L, config.dual_penalty)
+        self._penalty = config.dual_penalty
         self._previous_L = torch.zeros_like(self.values_L)  # the signal of the last dual step
         self._noise: SignalNoise | None = None
         if config.dual_noise is not None:
@@ -145,14 +141,6 @@ class Multipliers(_Projected):
         else:
             self.values_L.copy_(self._stepped(signal_L, dual_lr * self._noise.share()))
             self._noise.see(signal_L)
-        if self._optimizer == "augmented" and self._growth > 1.0:
-            self._penalty_L = grown_penalties(
-                self._penalty_L,
-                signal_L,
-                self._previous_L,
-                growth=self._growth,
-                largest=self._largest_penalty,
-            )
         self._previous_L = signal_L
 
     def _stepped(self, signal_L: Tensor, dual_lr: float | Tensor) -> Tensor:
@@ -175,26 +163,22 @@ class Multipliers(_Projected):
         """The multipliers that weigh losses of this signal: [mu + p s]_+ of an augmented one."""
         if not self.follow_the_batch:
             return self.values_L
-        effective_L: Tensor = augmented_multipliers(
-            self.values_L, signal_L, penalty_L=self._penalty_L
-        )
+        effective_L: Tensor = augmented_multipliers(self.values_L, signal_L, penalty=self._penalty)
         return effective_L
 
     def state_dict(self) -> dict[str, Any]:
-        """The values, Adam's moments, the last signal and the penalties."""
+        """The values, Adam's moments and the last signal."""
         return {
             **super().state_dict(),
             "previous_signal": self._previous_L,
-            "penalty": self._penalty_L,
             "noise": None if self._noise is None else self._noise.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from ``state_dict``, or from an older one that lacks what it did not need."""
         super().load_state_dict(state)
-        if "penalty" in state:
+        if "previous_signal" in state:
             self._previous_L = state["previous_signal"].clone()
-            self._penalty_L = state["penalty"].clone()
         if self._noise is not None:
             self._noise.load_state_dict(state["noise"])
 

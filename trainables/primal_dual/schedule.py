@@ -1,8 +1,7 @@
-"""Schedules as functions of the step: learning rates, dual steps, alpha's ramp.
+"""Schedules as functions of the step: learning rates and dual steps.
 
 A step counts from 0; an epoch is ``steps_per_epoch`` steps of the task, from step 0 on. The warm-up
-has no dual step and no multipliers; violations are measured in it all the same, at the whole alpha,
-or at none of it where a ramp follows.
+has no dual step and no multipliers; violations are measured in it all the same.
 """
 
 from __future__ import annotations
@@ -89,20 +88,3 @@ def _effective_dual_steps(
         for step in range(until)
         if is_dual_step(timing, steps_per_epoch, step)
     )
-
-
-def alpha_share(config: ConstraintConfig, step: int) -> float:
-    """How much of alpha is asked at ``step``: 0 at the warm-up's end, 1 once the ramp is over.
-
-    >>> ramp = ConstraintConfig(alpha_ramp_steps=4, warmup_steps=2)
-    >>> [alpha_share(ramp, step) for step in (0, 2, 3, 6, 9)]
-    [0.0, 0.0, 0.25, 1.0, 1.0]
-    """
-    if config.alpha_ramp_steps == 0:
-        return 1.0
-    return min(max((step - config.warmup_steps) / config.alpha_ramp_steps, 0.0), 1.0)
-
-
-def settled_from(config: ConstraintConfig) -> int:
-    """The step from which the whole constraint is in force."""
-    return config.warmup_steps + config.alpha_ramp_steps

@@ -27,7 +27,7 @@ from trainables.primal_dual.constraints import (
 )
 from trainables.primal_dual.dual_variables import Multipliers, Slacks
 from trainables.primal_dual.idle_options import require_effect
-from trainables.primal_dual.schedule import alpha_share, is_dual_step
+from trainables.primal_dual.schedule import is_dual_step
 
 
 class Weighting(Protocol):
@@ -135,9 +135,6 @@ class Watched:
         layers = config.model.layers
         constraints = descent_constraints(self.config, layers, scales)
         self.constraints = on_device(constraints, device, dtype)
-        self._nothing_asked = on_device(
-            descent_constraints(self.config, layers, scales, alpha_share=0.0), device, dtype
-        )
         self._plain = LastLayer(layers, device, dtype)
         self._violation_sum_L = torch.zeros(len(constraints.bounds_L), device=device, dtype=dtype)
         self._observed = 0  # steps since the last report
@@ -145,13 +142,6 @@ class Watched:
         self._change_sum_L = torch.zeros_like(self._violation_sum_L)  # of squares, between steps
         self._weight_sum_F = torch.zeros(layers + 1, device=device, dtype=dtype)
         self._weighed = 0  # parts of batches since the last report
-
-    def in_force(self, step: int) -> DescentConstraints:
-        """The constraints at ``step``: those of the whole alpha, or on the way there (a ramp)."""
-        share = alpha_share(self.config, step)
-        if share >= 1.0:
-            return self.constraints
-        return between(self._nothing_asked, self.constraints, share)
 
     def is_plain(self, step: int) -> bool:
         """During the warm-up."""
@@ -170,7 +160,7 @@ class Watched:
 
     def observe(self, step: int, losses_F: Tensor, lr_factor: float) -> None:
         """Measure the violations."""
-        found_L: Tensor = violations(self.in_force(step), losses_F)
+        found_L: Tensor = violations(self.constraints, losses_F)
         self._violation_sum_L += found_L
         if self._seen_L is not None:
             self._change_sum_L += (found_L - self._seen_L).square()
@@ -215,9 +205,9 @@ class Control(Watched):
         """A penalty's gradient has multipliers 2 mu max(g, 0)."""
         if self.config.weights_by != "penalty":
             return self._fixed_F
-        constraints = self.in_force(step)
-        pushes_L = 2.0 * self.config.penalty * violations(constraints, losses_F).clip(min=0)
-        weights_F: Tensor = layer_weights(constraints, pushes_L, losses_F)
+        violations_L = violations(self.constraints, losses_F)
+        pushes_L = 2.0 * self.config.penalty * violations_L.clip(min=0)
+        weights_F: Tensor = layer_weights(self.constraints, pushes_L, losses_F)
         return weights_F
 
     def state_dict(self) -> dict[str, Any]:
@@ -265,8 +255,6 @@ class PrimalDual(Watched):
         self.slacks: Slacks | None = None
         if self.config.resilience_form != "decay":
             self.slacks = Slacks(count, self.config, device, dtype)
-        self._signal_mean_L = torch.zeros_like(self._violation_sum_L)
-        self._dual_steps = 0  # that went into _signal_mean_L
         self._loss_sum_F = torch.zeros_like(self._weight_sum_F)
         self._summed = 0  # steps since the last dual step
         self._last_losses_F = torch.zeros_like(self._weight_sum_F)
@@ -275,14 +263,14 @@ class PrimalDual(Watched):
     def _weights(self, step: int, losses_F: Tensor) -> Tensor:
         """The Lagrangian's (docs/method.md, Training), or the augmented one's."""
         multipliers_L = self._effective(step, losses_F)
-        weights_F: Tensor = layer_weights(self.in_force(step), multipliers_L, losses_F)
+        weights_F: Tensor = layer_weights(self.constraints, multipliers_L, losses_F)
         return weights_F
 
     def _effective(self, step: int, losses_F: Tensor) -> Tensor:
         """The multipliers that weigh ``losses_F``; an augmented Lagrangian's follow the batch."""
         if not self.multipliers.follow_the_batch or self.is_plain(step):
             return self.multipliers.values_L
-        return self.multipliers.effective(self.signal(self.in_force(step), losses_F))
+        return self.multipliers.effective(self.signal(losses_F))
 
     def observe(self, step: int, losses_F: Tensor, lr_factor: float) -> None:
         """Take the dual step if one is due; the warm-up leaves the dual state untouched."""
@@ -290,46 +278,34 @@ class PrimalDual(Watched):
         self._last_losses_F, self._last_step = losses_F, step
         if step < self.config.warmup_steps:
             return
-        constraints = self.in_force(step)
         self._loss_sum_F += losses_F
         self._summed += 1
         if is_dual_step(self.config, self._steps_per_epoch, step):
             if self._summed == 1:
-                signal_L = self.signal(constraints, losses_F, self._seen_L)
+                signal_L = self.signal(losses_F, self._seen_L)
             else:
                 # Not a mean of signals: ratios and clipped values do not commute with the mean.
-                signal_L = self.signal(constraints, self._loss_sum_F / self._summed)
+                signal_L = self.signal(self._loss_sum_F / self._summed)
             self._loss_sum_F = torch.zeros_like(losses_F)
             self._summed = 0
-            self._dual_step(self._averaged(signal_L), lr_factor)
+            self._dual_step(signal_L, lr_factor)
         restarts = self.slacks is not None and self.config.resilience_form == "slack_restart"
         if restarts and (step + 1) % self._steps_per_epoch == 0:
             assert self.slacks is not None
             self.slacks.restart()
 
-    def signal(
-        self, constraints: DescentConstraints, losses_F: Tensor, found_L: Tensor | None = None
-    ) -> Tensor:
+    def signal(self, losses_F: Tensor, found_L: Tensor | None = None) -> Tensor:
         """What the dual step follows: g, or g over the loss allowed right now; clipped.
 
         ``found_L`` are the violations of these losses, where they are known.
         """
-        signal_L: Tensor = violations(constraints, losses_F) if found_L is None else found_L
+        signal_L: Tensor = violations(self.constraints, losses_F) if found_L is None else found_L
         if self.config.dual_signal == "relative":
-            allowed_L: Tensor = allowed_losses(constraints, losses_F)
+            allowed_L: Tensor = allowed_losses(self.constraints, losses_F)
             tiny = torch.finfo(allowed_L.dtype).tiny  # a loss of 0 allows 0: 0 / 0 is met, not NaN
             signal_L = signal_L / allowed_L.clamp(min=tiny)
         clip = self.config.signal_clip
         return signal_L if clip is None else signal_L.clamp(-clip, clip)
-
-    def _averaged(self, signal_L: Tensor) -> Tensor:
-        """The exponential mean of the signals so far, corrected for its start at zero as Adam's."""
-        kept = self.config.violation_ema
-        if kept == 0.0:
-            return signal_L
-        self._dual_steps += 1
-        self._signal_mean_L = kept * self._signal_mean_L + (1.0 - kept) * signal_L
-        return self._signal_mean_L / (1.0 - kept**self._dual_steps)
 
     def _dual_step(self, signal_L: Tensor, lr_factor: float) -> None:
         if self.slacks is None:
@@ -346,12 +322,11 @@ class PrimalDual(Watched):
         """
         losses_F = self._last_losses_F
         multipliers_L = self._effective(self._last_step, losses_F)
-        constraints = self.in_force(self._last_step)
         if self.slacks is None:
-            slacks_L = slack(self.config, constraints, self.multipliers.values_L, losses_F)
+            slacks_L = slack(self.config, self.constraints, self.multipliers.values_L, losses_F)
         else:
             slacks_L = in_violations_unit(
-                self.config, constraints, self.slacks.values_L.clone(), losses_F
+                self.config, self.constraints, self.slacks.values_L.clone(), losses_F
             )
         return {**super().series(), "multipliers": multipliers_L.clone(), "slacks": slacks_L}
 
@@ -360,8 +335,6 @@ class PrimalDual(Watched):
         return {
             **self.multipliers.state_dict(),
             "slacks": None if self.slacks is None else self.slacks.state_dict(),
-            "signal_mean": self._signal_mean_L,
-            "dual_steps": self._dual_steps,
             "loss_sum": self._loss_sum_F,
             "summed": self._summed,
         }
@@ -371,8 +344,6 @@ class PrimalDual(Watched):
         self.multipliers.load_state_dict(state)
         if self.slacks is not None:
             self.slacks.load_state_dict(state["slacks"])
-        self._signal_mean_L = state["signal_mean"].clone()
-        self._dual_steps = state["dual_steps"]
         self._loss_sum_F = state["loss_sum"].clone()
         self._summed = state["summed"]
 
@@ -387,18 +358,3 @@ def on_device(
         if isinstance(value, np.ndarray)
     }
     return dataclasses.replace(constraints, **moved)
-
-
-def between(start: DescentConstraints, end: DescentConstraints, share: float) -> DescentConstraints:
-    """The constraints at ``share`` of the way: A and b are affine in alpha at a fixed scale."""
-
-    def mixed(name: str) -> Tensor:
-        return torch.lerp(getattr(start, name), getattr(end, name), share)
-
-    return dataclasses.replace(
-        end,
-        matrix_LF=mixed("matrix_LF"),
-        bounds_L=mixed("bounds_L"),
-        allowed_LF=mixed("allowed_LF"),
-        gradient_LF=mixed("gradient_LF"),
-    )

@@ -102,7 +102,6 @@ def _hyperparameters_row(space: SearchSpace, entry: Mapping[str, Json]) -> Row:
 _IF_SET = (  # options without a column of their own where no setting sets them
     "constraint.dual_kp",
     "constraint.dual_penalty",
-    "constraint.dual_penalty_growth",
     "constraint.inner_tokens",
     "constraint.inner_layers",
     "constraint.dual_noise",
@@ -124,8 +123,6 @@ _ALSO = (  # fields that say how a pair was trained and that the short form leav
     "constraint.resilience_form",
     "constraint.dual_every",
     "constraint.dual_every_unit",
-    "constraint.violation_ema",
-    "constraint.alpha_ramp_steps",
     "weight_ema",
     "decay_share",
     "grad_clip",

@@ -30,22 +30,19 @@ FORMS: dict[str, dict[str, Any]] = {
     "slack, adam": {"resilience_form": "slack", "dual_optimizer": "adam"},
     "slack_restart": {"resilience_form": "slack_restart"},
     "slack_restart, adam": {"resilience_form": "slack_restart", "dual_optimizer": "adam"},
-    "violation_ema": {"violation_ema": 0.8},
     "dual_noise": {"dual_noise": 0.02, "warmup_steps": 2},
     "adamw": {"dual_optimizer": "adamw"},
     "bare_decay": {"dual_optimizer": "bare_decay", "resilience": 0.05},
     "nupi": {"dual_optimizer": "nupi", "dual_kp": 0.5},
-    "nupi, seldom": {"dual_optimizer": "nupi", "dual_every": 3, "violation_ema": 0.5},
+    "nupi, seldom": {"dual_optimizer": "nupi", "dual_every": 3},
     "augmented": {"dual_optimizer": "augmented", "dual_penalty": 0.5, "warmup_steps": 3},
-    "augmented, growing": {
-        "dual_optimizer": "augmented", "dual_penalty_growth": 1.2, "dual_every": 2,
-        "violation_ema": 0.5, "form": "ratio", "alpha_ramp_steps": 10,
+    "augmented, ratio": {
+        "dual_optimizer": "augmented", "dual_penalty": 0.1, "dual_every": 2, "form": "ratio",
     },
-    "alpha ramp": {"alpha_ramp_steps": 20, "warmup_steps": 4},
-    "alpha ramp, virtual layer 0": {"alpha_ramp_steps": 20, "reference": "virtual_layer0"},
+    "warm-up, virtual layer 0": {"warmup_steps": 4, "reference": "virtual_layer0"},
     "all at once": {
-        "form": "ratio", "reference": "bound_zero", "dual_every": 3, "violation_ema": 0.5,
-        "resilience_form": "slack_restart", "alpha_ramp_steps": 15, "warmup_steps": 5,
+        "form": "ratio", "reference": "bound_zero", "dual_every": 3,
+        "resilience_form": "slack_restart", "warmup_steps": 5,
         "dual_optimizer": "adam", "grad_through_previous": False,
     },
 }  # fmt: skip

@@ -54,11 +54,10 @@ def test_a_run_without_constrained_steps_has_no_weights_to_replay(
     "point",
     [
         {"constraint.warmup_steps": 6},
-        {"constraint.alpha_ramp_steps": 6},
         {"constraint.weights_by": "deep_supervision", "constraint.supervision": 0.3},
         {"constraint.weights_by": "penalty", "constraint.penalty": 3.0},
     ],
-    ids=["warm-up", "ramp", "deep supervision", "penalty"],
+    ids=["warm-up", "deep supervision", "penalty"],
 )
 def test_a_control_can_be_trained_beside_every_point(control: str, point: Fields) -> None:
     """Also for an eighth of its steps, which ``tuned_plain`` tries."""

@@ -294,14 +294,14 @@ def test_hyperparameters_are_plain_values(objects: ObjectStore) -> None:
 
 def test_what_has_no_column_and_is_not_at_its_default_is_a_note(objects: ObjectStore) -> None:
     """A dual_lr says nothing beside another signal; every field is a column or a note."""
-    values = {"dual_signal": "violation", "signal_clip": None, "violation_ema": 0.5}
+    values = {"dual_signal": "violation", "signal_clip": None, "dual_every": 2}
     space = SPACE.with_base(
         {f"constraint.{name}": value for name, value in values.items()} | {"weight_ema": 0.9}
     )
     store_sweep(objects, {FIRST: [FEASIBLE], SECOND: [FEASIBLE]}, space=space)
     entries = best_entries(load_sweep(objects, "tiny"), {})
     table = hyperparameters_table(space, entries)
-    also = "also dual_signal violation, signal_clip —, violation_ema 0.5, weight_ema 0.9."
+    also = "also dual_signal violation, signal_clip —, dual_every 2, weight_ema 0.9."
     assert f"{FIRST}, {SECOND}: {also}" in table.notes
     shown = {*module._TRAINED, *(module.column_of(n).replace("_", " ") for n in module._ALSO)}
     other_words = {

@@ -21,7 +21,7 @@ from trainables.training import Training
 from trainables_testing.tiny_runs import CPU, model_of, task_of
 
 STEPS = 26  # two epochs of the forms, and a little
-FEW = ("ratio", "every epoch", "slack, adam", "adamw", "augmented, growing", "all at once")
+FEW = ("ratio", "every epoch", "slack, adam", "adamw", "augmented, ratio", "all at once")
 NETWORKS: dict[str, dict[str, Any]] = {
     "ut-distance": {},  # in every form
     "ut-sharp": {"model.variant": "sharp"},

@@ -32,7 +32,7 @@ CONTROLS: dict[str, dict[str, Any]] = {
     "deep supervision, warm-up": {**SUPERVISED, "warmup_steps": 7},
     "replayed": REPLAYED,
     "penalty": PENALTY,
-    "penalty, ramp": {**PENALTY, "warmup_steps": 4, "alpha_ramp_steps": 20},
+    "penalty, warm-up": {**PENALTY, "warmup_steps": 4},
 }
 FIXED = {"deep supervision": [0.0, 0.7 * 0.25, 0.7 * 0.5, 1.0], "replayed": [0.0, 0.2, -0.1, 1.4]}
 
@@ -167,7 +167,7 @@ def test_a_penalty_trains_on_its_objective() -> None:
 def test_a_control_measures_its_violations(name: str) -> None:
     config = config_of(CONTROLS[name])
     assert config.constraint is not None
-    plain = replace(config.constraint, alpha_ramp_steps=0, warmup_steps=0)
+    plain = replace(config.constraint, warmup_steps=0)
     config = replace(config, constraint=plain)
     training, scales = trained(config, 1), the_task().scales
     _, layers = training.measured()

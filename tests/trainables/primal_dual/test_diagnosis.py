@@ -157,12 +157,12 @@ def test_layer_0_is_named_for_what_it_is() -> None:
     assert text.startswith("Layer 0 oscillates")
 
 
-def test_nothing_is_said_of_few_reports_of_a_ramp_or_without_multipliers() -> None:
+def test_nothing_is_said_of_few_reports_of_a_warm_up_or_without_multipliers() -> None:
     wave = in_layer_2(WAVE)
     assert len(dual_warnings(TINY, reports(missing_shares=wave))) == 1
     assert dual_warnings(TINY, reports(count=5, missing_shares=wave)) == []
-    ramp = TINY.with_fields({"constraint.alpha_ramp_steps": 20})
-    assert dual_warnings(ramp, reports(missing_shares=wave)) == []  # 4 reports follow it
+    late = TINY.with_fields({"constraint.warmup_steps": 20})
+    assert dual_warnings(late, reports(missing_shares=wave)) == []  # 4 reports follow it
     assert dual_warnings(TINY.unconstrained(), reports(missing_shares=wave)) == []
     control = TINY.with_fields({"constraint.weights_by": "last_layer"})
     assert dual_warnings(control, reports(missing_shares=wave)) == []

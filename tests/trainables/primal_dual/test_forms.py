@@ -56,10 +56,7 @@ class ByHand:
     multipliers: list[float] = field(default_factory=list)
     slacks: list[float] = field(default_factory=list)
     seen: list[list[float]] = field(default_factory=list)  # losses since the last dual step
-    mean_signal: list[float] = field(default_factory=list)
-    dual_steps: int = 0
     last_signal: list[float] = field(default_factory=list)
-    penalties: list[float] = field(default_factory=list)
     signals_seen: list[list[float]] = field(default_factory=list)  # of every dual step
 
     def __post_init__(self) -> None:
@@ -71,8 +68,7 @@ class ByHand:
         self.first = 0 if self.c.reference == "bound_zero" else 1
         count = self.config.model.layers + 1 - self.first
         self.multipliers, self.slacks = [0.0] * count, [0.0] * count
-        self.mean_signal, self.last_signal = [0.0] * count, [0.0] * count
-        self.penalties = [self.c.dual_penalty] * count
+        self.last_signal = [0.0] * count
         self.adam = [NaiveAdam(self.c.dual_lr) for _ in range(count)]
         self.slack_adam = [NaiveAdam(self.c.dual_lr) for _ in range(count)]
         self.model = model_of(self.config)
@@ -81,20 +77,16 @@ class ByHand:
         self.found: list[list[float]] = []  # violations of every step
         self.weights: list[list[float]] = []  # of every step: the slopes of what is minimised
 
-    def alpha(self, step: int) -> float:
-        ramp = self.c.alpha_ramp_steps
-        return self.c.alpha * (min(1.0, max(0, step - self.c.warmup_steps) / ramp) if ramp else 1.0)
-
-    def allowed(self, f: list[Any], step: int) -> list[Any]:
+    def allowed(self, f: list[Any]) -> list[Any]:
         """What every constrained layer may have: a share of the loss before it, or the bound."""
-        keep = 1 - self.alpha(step)
+        keep = 1 - self.c.alpha
         bound = self.f0 * (keep if self.c.reference == "virtual_layer0" else 1.0)
         return [bound] + [keep * f[layer] for layer in range(self.first, len(f) - 1)]
 
-    def violations(self, f: list[Any], step: int, before: list[Any]) -> list[Any]:
+    def violations(self, f: list[Any], before: list[Any]) -> list[Any]:
         """Every g_l; ``before`` are the losses that stand for f_{l-1}, perhaps detached."""
         constrained = f[self.first :]
-        allowed = self.allowed(before, step)
+        allowed = self.allowed(before)
         if self.c.form == "ratio":
             previous = [self.f0, *before[self.first : -1]]
             return [(a - b) / p for a, b, p in zip(constrained, allowed, previous, strict=True)]
@@ -102,11 +94,11 @@ class ByHand:
         targets = [target * (1 - self.c.alpha) ** i for i in range(len(constrained))]
         return [(a - b) / s for a, b, s in zip(constrained, allowed, targets, strict=True)]
 
-    def signals(self, f: list[float], step: int) -> list[float]:
+    def signals(self, f: list[float]) -> list[float]:
         if self.c.dual_signal == "violation":
-            found = self.violations(f, step, f)
+            found = self.violations(f, f)
         else:
-            pairs = zip(f[self.first :], self.allowed(f, step), strict=True)
+            pairs = zip(f[self.first :], self.allowed(f), strict=True)
             found = [(a - b) / b for a, b in pairs]
         clip = self.c.signal_clip or float("inf")
         return [min(max(s, -clip), clip) for s in found]
@@ -121,13 +113,13 @@ class ByHand:
         predictions = self.model(batch.inputs)
         f = [((p - batch.targets) ** 2).sum(-1).mean() / self.unit for p in predictions]
         values = [x.item() for x in f]
-        self.found.append(self.violations(values, step, values))
+        self.found.append(self.violations(values, values))
         f[0].requires_grad_()  # where layer 0 is the input, nothing else asks for its slope
         value = f[-1]
         if step >= self.c.warmup_steps:
             before = f if self.c.grad_through_previous else [x.detach() for x in f]
-            found = self.violations(f, step, before)
-            weighed = self.effective([x.item() for x in f], step)
+            found = self.violations(f, before)
+            weighed = self.effective([x.item() for x in f])
             value = value + sum(m * g for m, g in zip(weighed, found, strict=True))
         rate = min(1.0, (self.config.steps - step) / (self.config.decay_share * self.config.steps))
         self.primal.param_groups[0]["lr"] = self.config.primal_lr * rate
@@ -142,33 +134,29 @@ class ByHand:
         if step >= self.c.warmup_steps:
             self.seen.append([x.item() for x in f])
             if self.is_due(step):
-                self.dual_step(step, rate)
+                self.dual_step(rate)
         if self.c.resilience_form == "slack_restart" and (step + 1) % EPOCH == 0:
             self.slacks = [0.0] * len(self.slacks)
             self.slack_adam = [NaiveAdam(self.c.dual_lr) for _ in self.slacks]
 
-    def effective(self, f: list[float], step: int) -> list[float]:
+    def effective(self, f: list[float]) -> list[float]:
         """The multipliers that weigh these losses."""
         if self.c.dual_optimizer != "augmented":
             return self.multipliers
-        parts = zip(self.multipliers, self.penalties, self.signals(f, step), strict=True)
-        return [max(0.0, mu + p * s) for mu, p, s in parts]
+        pairs = zip(self.multipliers, self.signals(f), strict=True)
+        return [max(0.0, mu + self.c.dual_penalty * s) for mu, s in pairs]
 
     def is_due(self, step: int) -> bool:
         if self.c.dual_every_unit == "epoch":
             return (step + 1) % (self.c.dual_every * EPOCH) == 0
         return (step + 1 - self.c.warmup_steps) % self.c.dual_every == 0
 
-    def dual_step(self, step: int, rate: float) -> None:
+    def dual_step(self, rate: float) -> None:
         means = [sum(column) / len(self.seen) for column in zip(*self.seen, strict=True)]
         self.seen = []
-        signals = self.signals(means, step)
-        self.dual_steps += 1
-        kept, c = self.c.violation_ema, self.c.resilience
-        for i, signal in enumerate(signals):
+        signals, c = self.signals(means), self.c.resilience
+        for i, push in enumerate(signals):
             eta = self.c.dual_lr * rate * self.share(i)
-            self.mean_signal[i] = kept * self.mean_signal[i] + (1 - kept) * signal
-            push = self.mean_signal[i] / (1 - kept**self.dual_steps)
             relief = c * self.multipliers[i]
             if self.c.resilience_form != "decay":
                 relief = self.slacks[i]
@@ -182,9 +170,6 @@ class ByHand:
             elif self.c.dual_optimizer == "nupi":
                 moved += self.c.dual_kp * (push - self.last_signal[i])
             self.multipliers[i] = max(0.0, self.multipliers[i] + moved)
-            if push > 1e-4 and push >= self.last_signal[i]:
-                grown = self.penalties[i] * self.c.dual_penalty_growth
-                self.penalties[i] = min(grown, 100 * self.c.dual_penalty)
             self.last_signal[i] = push
             if self.c.resilience_form != "decay":
                 slope = self.slacks[i] / c - self.multipliers[i]
@@ -450,9 +435,3 @@ def test_slacks_that_would_diverge_are_refused(form: str) -> None:
         step = np.array([[1.0, -eta], [eta, 1.0 - eta / c - eta * eta]])
         assert max(abs(np.linalg.eigvals(step))) < 1
     ConstraintConfig.from_json({**fields, "resilience": 0.1, "dual_optimizer": "adam"})
-
-
-def test_a_ramp_must_end_within_the_run() -> None:
-    with pytest.raises(InvalidValue, match="alpha_ramp_steps must be at most steps less warmup"):
-        config_of({"alpha_ramp_steps": 40, "warmup_steps": 9})
-    assert config_of({"alpha_ramp_steps": 39, "warmup_steps": 9})

@@ -149,18 +149,6 @@ def test_a_ratio_to_a_loss_of_zero_stays_a_number() -> None:
     assert violations(constraints, losses_F)[3] == 0.0  # nothing is left to remove: met
 
 
-def test_half_an_alpha_asks_half_the_descent_at_the_whole_ones_scale() -> None:
-    for reference in REFERENCES:
-        whole = constraint(alpha=0.4, reference=reference)
-        half = descent_constraints(whole, 3, UNIT, alpha_share=0.5)
-        losses_F = np.array([1.1, 0.9, 0.8, 0.7])
-        expected = naive_violations(
-            losses_F.tolist(), alpha=0.2, f0=1.0, reference=reference, scale="none"
-        )
-        scale_L = descent_constraints(whole, 3, UNIT).scale_L
-        np.testing.assert_allclose(violations(half, losses_F) * scale_L, expected, atol=1e-12)
-
-
 @given(losses=losses_of_layers, factor=st.floats(1e-3, 1e3))
 def test_missing_shares_do_not_depend_on_the_losss_unit(losses: list[float], factor: float) -> None:
     config = constraint(alpha=0.2, reference_loss=1.5, reference_unit="identity")
