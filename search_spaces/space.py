@@ -54,7 +54,6 @@ _JOINT = tuple(
         "alpha",
         "dual_kp",
         "dual_lr",
-        "dual_noise",
         "dual_optimizer",
         "dual_penalty",
         "resilience",

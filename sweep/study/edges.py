@@ -38,8 +38,8 @@ def _edge(name: str, values: Range, coordinate: Json, value: Json) -> str:
 
     >>> _edge("constraint.alpha", Uniform(0.1, 0.3), 0.297, 0.297)
     'alpha 0.297 is at the high end of its range, which asks for the most'
-    >>> _edge("dual_noise", LogDecay(0.1, 10), 0.1, 3.68)
-    'dual_noise 3.68 is at the low end of its range (searched by its decay over a run: 0.1 of 0.1 \
+    >>> _edge("constraint.dual_kp", LogDecay(0.1, 10), 0.1, 3.68)
+    'dual_kp 3.68 is at the low end of its range (searched by its decay over a run: 0.1 of 0.1 \
 to 10)'
     """
     if isinstance(values, Choice) or not _is_between(coordinate, values.low, values.high):

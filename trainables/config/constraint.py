@@ -31,6 +31,7 @@ _REMOVED: Mapping[str, Json] = {
     "violation_ema": 0.0,
     "alpha_ramp_steps": 0,
     "dual_penalty_growth": 1.0,
+    "dual_noise": None,
 }
 
 
@@ -75,9 +76,6 @@ class ConstraintConfig(Section):
     # ^ eq. (38); or a slack variable of its own, eq. (36); or that, zeroed after every epoch
     dual_every: Positive[int] = 1  # the dual step is taken once in so many ...
     dual_every_unit: Literal["step", "epoch"] = "step"  # ... on the mean violation since the last
-    dual_noise: Positive[float | None] = None
-    # ^ sgd: the noise of a layer's signal (standard deviation from step to step) that halves its
-    #   dual steps; None: no noise does
     warmup_steps: NotNegative[int] = 0  # plain steps before the constraints act, inside the budget
     weights_by: Literal["multipliers", "deep_supervision", "penalty", "replayed", "last_layer"] = (
         "multipliers"
@@ -112,12 +110,6 @@ class ConstraintConfig(Section):
             "resilience",
             "below 1 with dual_optimizer 'bare_decay'",
             "it is the share of a multiplier that one dual step takes off.",
-        )
-        self.require(
-            self.dual_noise is None or (is_sgd and is_decay),
-            "dual_noise",
-            "None but with dual_optimizer 'sgd' and resilience_form 'decay'",
-            "elsewhere multipliers do not rest at the same point at every rate.",
         )
         if self.inner_layers is not None:
             self._check_drawn_layers()

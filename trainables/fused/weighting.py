@@ -113,8 +113,7 @@ def _kind(weighting: Weighting) -> Hashable:
     if not isinstance(weighting, PrimalDual):
         return None
     config = weighting.config
-    alone = config.is_adam or config.resilience_form != "decay" or config.dual_noise is not None
-    if alone:
+    if config.is_adam or config.resilience_form != "decay":
         return None
     numbers: dict[str, Any] = {"alpha": 0.5, "dual_lr": 0.1, "resilience": 0.1}
     if config.form == "difference":  # the gradient's matrix says it all

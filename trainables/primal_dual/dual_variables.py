@@ -70,48 +70,6 @@ class _Projected:
             self._adam.load_state_dict(state["adam"])
 
 
-class SignalNoise:
-    """Variance [L] of the dual signal from step to step, and what it leaves of a dual step.
-
-    Half the squared change between two signals estimates it without bias, where draws are
-    independent, whatever drifts slowly; here the mean of the last changes, weighted KEPT^age. The
-    share of a step does not depend on the signal that the step follows, so that no draw is weighed
-    by its own size.
-    """
-
-    KEPT: ClassVar[float] = 0.95
-
-    def __init__(self, count: int, tau: float, device: torch.device, dtype: torch.dtype) -> None:
-        """No signal seen: steps are whole until there were two."""
-        self._tau = tau
-        self._last_L = torch.zeros(count, device=device, dtype=dtype)
-        self._mean_L = torch.zeros_like(self._last_L)
-        self._seen = 0
-
-    def share(self) -> Tensor:
-        """1 / (1 + V / tau^2) in (0, 1], [L]."""
-        weight = 1.0 - self.KEPT ** max(self._seen - 1, 0)
-        variance_L = self._mean_L / weight if weight > 0 else self._mean_L
-        return 1.0 / (1.0 + variance_L / self._tau**2)
-
-    def see(self, signal_L: Tensor) -> None:
-        """Count the change since the signal before."""
-        if self._seen > 0:
-            change_L = (signal_L - self._last_L).square() / 2
-            self._mean_L = self.KEPT * self._mean_L + (1.0 - self.KEPT) * change_L
-        self._last_L = signal_L
-        self._seen += 1
-
-    def state_dict(self) -> dict[str, Any]:
-        """Everything a resumed run needs to continue bit for bit."""
-        return {"last": self._last_L, "mean": self._mean_L, "seen": self._seen}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from ``state_dict``."""
-        self._last_L, self._mean_L = state["last"].clone(), state["mean"].clone()
-        self._seen = state["seen"]
-
-
 class Multipliers(_Projected):
     """lambda_L, its optimiser and its state; of an augmented Lagrangian its mu."""
 
@@ -125,9 +83,6 @@ class Multipliers(_Projected):
         self._optimizer, self._kp = config.dual_optimizer, config.dual_kp
         self._penalty = config.dual_penalty
         self._previous_L = torch.zeros_like(self.values_L)  # the signal of the last dual step
-        self._noise: SignalNoise | None = None
-        if config.dual_noise is not None:
-            self._noise = SignalNoise(count, config.dual_noise, device, dtype)
 
     @torch.no_grad()
     def ascend(self, signal_L: Tensor, lr_factor: float) -> None:
@@ -136,14 +91,10 @@ class Multipliers(_Projected):
         if self._adam is not None:
             self._adam_step(self._adam, signal_L, dual_lr)
             return
-        if self._noise is None:
-            self.values_L.copy_(self._stepped(signal_L, dual_lr))
-        else:
-            self.values_L.copy_(self._stepped(signal_L, dual_lr * self._noise.share()))
-            self._noise.see(signal_L)
+        self.values_L.copy_(self._stepped(signal_L, dual_lr))
         self._previous_L = signal_L
 
-    def _stepped(self, signal_L: Tensor, dual_lr: float | Tensor) -> Tensor:
+    def _stepped(self, signal_L: Tensor, dual_lr: float) -> Tensor:
         rates: dict[str, Any] = {"dual_lr": dual_lr, "resilience": self._resilience}
         stepped_L: Tensor
         if self._optimizer == "nupi":
@@ -168,19 +119,13 @@ class Multipliers(_Projected):
 
     def state_dict(self) -> dict[str, Any]:
         """The values, Adam's moments and the last signal."""
-        return {
-            **super().state_dict(),
-            "previous_signal": self._previous_L,
-            "noise": None if self._noise is None else self._noise.state_dict(),
-        }
+        return {**super().state_dict(), "previous_signal": self._previous_L}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from ``state_dict``, or from an older one that lacks what it did not need."""
         super().load_state_dict(state)
         if "previous_signal" in state:
             self._previous_L = state["previous_signal"].clone()
-        if self._noise is not None:
-            self._noise.load_state_dict(state["noise"])
 
 
 class Slacks(_Projected):

@@ -104,7 +104,6 @@ _IF_SET = (  # options without a column of their own where no setting sets them
     "constraint.dual_penalty",
     "constraint.inner_tokens",
     "constraint.inner_layers",
-    "constraint.dual_noise",
     "constraint.weights_by",
     "constraint.supervision",
     "constraint.supervision_decay",

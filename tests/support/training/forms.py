@@ -30,7 +30,6 @@ FORMS: dict[str, dict[str, Any]] = {
     "slack, adam": {"resilience_form": "slack", "dual_optimizer": "adam"},
     "slack_restart": {"resilience_form": "slack_restart"},
     "slack_restart, adam": {"resilience_form": "slack_restart", "dual_optimizer": "adam"},
-    "dual_noise": {"dual_noise": 0.02, "warmup_steps": 2},
     "adamw": {"dual_optimizer": "adamw"},
     "bare_decay": {"dual_optimizer": "bare_decay", "resilience": 0.05},
     "nupi": {"dual_optimizer": "nupi", "dual_kp": 0.5},

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -57,7 +56,6 @@ class ByHand:
     slacks: list[float] = field(default_factory=list)
     seen: list[list[float]] = field(default_factory=list)  # losses since the last dual step
     last_signal: list[float] = field(default_factory=list)
-    signals_seen: list[list[float]] = field(default_factory=list)  # of every dual step
 
     def __post_init__(self) -> None:
         assert self.config.constraint is not None
@@ -154,9 +152,8 @@ class ByHand:
     def dual_step(self, rate: float) -> None:
         means = [sum(column) / len(self.seen) for column in zip(*self.seen, strict=True)]
         self.seen = []
-        signals, c = self.signals(means), self.c.resilience
-        for i, push in enumerate(signals):
-            eta = self.c.dual_lr * rate * self.share(i)
+        eta, c = self.c.dual_lr * rate, self.c.resilience
+        for i, push in enumerate(self.signals(means)):
             relief = c * self.multipliers[i]
             if self.c.resilience_form != "decay":
                 relief = self.slacks[i]
@@ -177,17 +174,6 @@ class ByHand:
                 if self.c.dual_optimizer == "adam":
                     moved = self.slack_adam[i].step(slope, rate)
                 self.slacks[i] = max(0.0, self.slacks[i] - moved)
-        self.signals_seen.append(signals)
-
-    def share(self, i: int) -> float:
-        """What noise leaves of a dual step: a weighted mean over all changes, the last first."""
-        seen = [signals[i] for signals in self.signals_seen]
-        if self.c.dual_noise is None or len(seen) < 2:
-            return 1.0
-        changes = [(b - a) ** 2 / 2 for a, b in itertools.pairwise(seen)][::-1]
-        weights = [0.95**age for age in range(len(changes))]
-        variance = np.dot(weights, changes) / sum(weights)
-        return float(1 / (1 + variance / self.c.dual_noise**2))
 
 
 def the_same(training: Training, other: Training) -> bool:
