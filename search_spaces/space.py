@@ -289,7 +289,7 @@ class SearchSpace(NamedFields):
         for ends in itertools.product(*map(ends_of, ranges.values())):
             corner = dict(zip(ranges, ends, strict=True))
             try:
-                values = _fields(self._resolved(config, ranges, corner, {}))
+                values = _fields(self.point_of(setting, corner))
                 replace(config, constraint=replace(constraint, **values))
             except InvalidValue as error:
                 at = ", ".join(f"{name} = {value!r}" for name, value in _fields(corner).items())
@@ -315,12 +315,15 @@ class SearchSpace(NamedFields):
             coordinates: of every searched field.
             given: values of fields, searched or not, that stand, and that the others follow from.
         """
-        given = given or {}
-        return self._resolved(
-            self.given_run(setting, given), self.ranges_of(setting), coordinates, given
-        )
+        point = {**coordinates, **(given or {})}
+        by_effect = [n for n in stated(self.ranges_of(setting)) if n not in (given or {})]
+        known = {name: value for name, value in point.items() if name not in by_effect}
+        for name in by_effect:
+            run = self.effect_run(setting, known)
+            point[name] = known[name] = with_effect(run, name, coordinates[name])
+        return point
 
-    def given_run(self, setting: Setting, values: Mapping[str, Json]) -> ArmConfig:
+    def effect_run(self, setting: Setting, values: Mapping[str, Json]) -> ArmConfig:
         """The setting's run with these values: a resilience that follows from a decay is 0 in it.
 
         Raises:
@@ -329,40 +332,28 @@ class SearchSpace(NamedFields):
         fields, name = {**setting.fields, **values}, "constraint.resilience_form"
         form = fields.get(name, self.base.value_of(name))
         if form == "decay" and RESILIENCE in stated(self.ranges_of(setting)):
-            fields = {**fields, RESILIENCE: values.get(RESILIENCE, 0.0)}
+            fields[RESILIENCE] = 0.0
         return self.base.with_fields(fields)
 
     def coordinates_of(self, setting: Setting, point: Mapping[str, Json]) -> dict[str, Json]:
         """Where a point lies in the ranges of a setting: the inverse of ``point_of``."""
         ranges = self.ranges_of(setting)
         coordinates = {name: point[name] for name in ranges}
-        by_effect = stated(ranges)
-        if not by_effect:
+        if not stated(ranges):
             return coordinates
-        of, found = self._effects.get(at := (id(setting), repr(point)), (None, {}))
-        if of is not setting:  # 0.3 ms, and a sampler asks for all points at every proposal
-            config = self.base.with_fields(setting.fields)
-            found = {n: into(ranges[n], effect_of(config, n, point[n], point)) for n in by_effect}
-            self._effects[at] = setting, found
-        return coordinates | found
+        key = repr((setting.fields, setting.ranges, point))
+        if key not in self._effects:  # 0.3 ms, and a sampler needs all points at every proposal
+            run = self.effect_run(setting, point)
+            self._effects[key] = {
+                name: into(ranges[name], effect_of(run, name, point[name]))
+                for name in stated(ranges)
+            }
+        return coordinates | self._effects[key]
 
     @cached_property
-    def _effects(self) -> dict[tuple[int, str], tuple[Setting, dict[str, Json]]]:
-        """Coordinates by effect that were asked for, by setting, which is kept, and point."""
+    def _effects(self) -> dict[str, dict[str, Json]]:
+        """Coordinates by effect that were computed, by all that they follow from."""
         return {}
-
-    @staticmethod
-    def _resolved(
-        config: ArmConfig,
-        ranges: Mapping[str, Range],
-        coordinates: Mapping[str, Json],
-        given: Mapping[str, Json],
-    ) -> dict[str, Json]:
-        point = {**coordinates, **given}
-        for name in stated(ranges):
-            if name not in given:
-                point[name] = with_effect(config, name, coordinates[name], point)
-        return point
 
     def proposals_of(self, setting: Setting) -> int:
         """How many proposals this setting gets: the space's, unless it asks for fewer.
@@ -407,8 +398,8 @@ class SearchSpace(NamedFields):
         ranges = self.ranges_of(setting)
         if set(point) != set(ranges):
             return False
-        config = self.base.with_fields(setting.fields)
-        return all(is_within(config, n, values, point) for n, values in ranges.items())
+        run = self.effect_run(setting, point)
+        return all(is_within(run, n, point[n], values) for n, values in ranges.items())
 
     def run(self, setting: Setting, point: Mapping[str, Json], *, seed: int) -> ArmConfig:
         """The constrained run of one proposal in one setting with one seed."""
@@ -425,9 +416,9 @@ class SearchSpace(NamedFields):
             n: into(r, config.value_of(n)) for n, r in ranges.items() if n not in stated(ranges)
         }
         for name in stated(ranges):
-            own = config.value_of(name)
-            nearest = into(ranges[name], effect_of(config, name, own, point))
-            point[name] = moved(config, name, own, nearest, point)
+            run, own = self.effect_run(setting, point), config.value_of(name)
+            nearest = into(ranges[name], effect_of(run, name, own))
+            point[name] = moved(run, name, own, nearest)
         return {name: point[name] for name in ranges}
 
     def setting(self, name: str) -> Setting:

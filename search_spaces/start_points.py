@@ -101,29 +101,28 @@ def _taken(
 
     Where nobody can count what they do there, the values stay.
     """
-    config = space.given_run(setting, {})
     point = {name: run.value_of(name) for name in ranges}
     for name in stated(ranges):
         with suppress(InvalidValue):
-            effect = effect_of(run, name, point[name], {})
-            point[name] = moved(config, name, point[name], effect, point)
+            effect = effect_of(run, name, point[name])
+            point[name] = moved(space.effect_run(setting, point), name, point[name], effect)
     return point
 
 
 def outside(space: SearchSpace, setting: Setting, point: Mapping[str, Json]) -> Iterator[str]:
     """What of a point no search of the setting comes to, in words."""
-    ranges, config = space.ranges_of(setting), space.given_run(setting, point)
+    ranges, run = space.ranges_of(setting), space.effect_run(setting, point)
     for name, value in point.items():
         values = ranges.get(name)
         if values is None:
             yield f"{name} is not searched"
-        elif not is_within(config, name, values, point):
+        elif not is_within(run, name, value, values):
             between = " or " if isinstance(values, Choice) else " to "
             is_now, searched = str(value), between.join(map(str, ends_of(values)))
             if stated({name: values}):
                 searched = f"a {EFFECT[name]} of {searched}"
                 with suppress(InvalidValue):  # of none that can be counted the value is told alone
-                    effect = effect_of(config, name, value, point)
+                    effect = effect_of(run, name, value)
                     is_now = f"{value} ({EFFECT[name]} {effect:.3g})"
             yield f"{name} is {is_now}, searched is {searched}"
 

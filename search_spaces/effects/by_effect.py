@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import cast
 
 from search_spaces.ranges import LogDecay, LogReach, Range, decay_of, into, resilience_of
 from trainables.config.arm import ArmConfig, ConstraintConfig
 from trainables.errors import InvalidValue
-from trainables.plain import Json
 from trainables.primal_dual.schedule import dual_steps, effective_dual_steps
 
 DUAL_LR, RESILIENCE = "constraint.dual_lr", "constraint.resilience"
+# Points, records and tables hold dual_lr and resilience, not reach and decay: a value that somebody
+# gives, and one of a winner that a search starts from, stands to the bit, so that equal arms are
+# trained once. value -> effect -> value does not keep every last bit. With both as fields, each
+# configuration would have two spellings that every change of its length must keep in step.
 # Each kind of range is of one field; dual_lr comes first, since a decay follows from it.
 STATED: Mapping[type[Range], str] = {LogReach: DUAL_LR, LogDecay: RESILIENCE}
 EFFECT = {DUAL_LR: "reach", RESILIENCE: "decay"}
@@ -27,94 +29,67 @@ def stated(ranges: Mapping[str, Range]) -> list[str]:
     return [name for kind, name in STATED.items() if type(ranges.get(name)) is kind]
 
 
-def effect_of(config: ArmConfig, name: str, value: float, values: Mapping[str, Json]) -> float:
-    """What a field's value does in a run with these searched values.
+def effect_of(run: ArmConfig, name: str, value: float) -> float:
+    """The effect of a field's value in a run whose other fields are these.
 
     Raises:
         InvalidValue: the run's dual steps cannot be counted, or move no multiplier.
     """
-    at = {**values, name: value}
-    _require_effect(config, name, at)
-    if name == DUAL_LR:
-        return value * _scaled_steps(config, at)
-    return decay_of(value, **decaying(config, at))
+    constraint = cast(ConstraintConfig, run.constraint)
+    steps = _counted_steps(run, name, value if name == DUAL_LR else constraint.dual_lr)
+    return value * steps if name == DUAL_LR else decay_of(value, **decaying(run))
 
 
-def with_effect(config: ArmConfig, name: str, effect: float, values: Mapping[str, Json]) -> float:
-    """The field's value that does this in a run with these searched values; raises as effect_of."""
-    at = {**values, name: effect}
-    _require_effect(config, name, at)
-    if name == DUAL_LR:
-        return effect / _scaled_steps(config, at)
-    return resilience_of(effect, **decaying(config, at))
+def with_effect(run: ArmConfig, name: str, effect: float) -> float:
+    """The field's value that does this in a run whose other fields are these; raises alike."""
+    constraint = cast(ConstraintConfig, run.constraint)
+    steps = _counted_steps(run, name, effect if name == DUAL_LR else constraint.dual_lr)
+    return effect / steps if name == DUAL_LR else resilience_of(effect, **decaying(run))
 
 
-def moved(
-    config: ArmConfig, name: str, value: float, effect: float, values: Mapping[str, Json]
-) -> float:
+def moved(run: ArmConfig, name: str, value: float, effect: float) -> float:
     """This value where it has the effect, to the bit, else the one that has it (with_effect)."""
-    same = effect_of(config, name, value, values) == effect
-    return value if same else with_effect(config, name, effect, values)
+    same = effect_of(run, name, value) == effect
+    return value if same else with_effect(run, name, effect)
 
 
-def is_within(config: ArmConfig, name: str, values: Range, point: Mapping[str, Json]) -> bool:
-    """Whether a range has a point's value of a field: by its effect, where it is stated on that.
-
-    Args:
-        config: the run of the point's primal fields; those of its constraint are the point's.
-        name: the field.
-        values: its range.
-        point: values of fields, this one among them.
+def is_within(run: ArmConfig, name: str, value: float, values: Range) -> bool:
+    """Whether a range has a field's value: by its effect in the run, where it is stated on that.
 
     Where the effect cannot be counted, the value lies in no range that is stated on it.
     """
-    value = point[name]
     if not stated({name: values}):
         return bool(into(values, value) == value)
     try:
-        nearest = into(values, effect_of(config, name, value, point))
-        return math.isclose(with_effect(config, name, nearest, point), value, rel_tol=1e-9)
+        nearest = into(values, effect_of(run, name, value))
+        return math.isclose(with_effect(run, name, nearest), value, rel_tol=1e-9)
     except InvalidValue:
         return False
 
 
-def decaying(config: ArmConfig, values: Mapping[str, Json]) -> dict[str, float]:
+def decaying(run: ArmConfig) -> dict[str, float]:
     """The rate and the dual steps by which a multiplier decays, as ``decay_of`` takes them."""
-    constraint = cast(ConstraintConfig, config.constraint)
-    if values.get("constraint.dual_optimizer", constraint.dual_optimizer) == "bare_decay":
-        timing = _timing(constraint, values)  # its decay knows no rate, and no schedule
-        return {"dual_lr": 1.0, "dual_steps": dual_steps(timing, 1, config.steps)}
-    dual_lr = values.get(DUAL_LR, constraint.dual_lr)
-    return {"dual_lr": dual_lr, "dual_steps": _scaled_steps(config, values)}
+    constraint = cast(ConstraintConfig, run.constraint)
+    if constraint.dual_optimizer == "bare_decay":  # its decay knows no rate, and no schedule
+        return {"dual_lr": 1.0, "dual_steps": dual_steps(constraint, 1, run.steps)}
+    scaled = effective_dual_steps(run, steps_per_epoch=1, until=run.steps)
+    return {"dual_lr": constraint.dual_lr, "dual_steps": scaled}
 
 
-def _timing(constraint: ConstraintConfig, values: Mapping[str, Json]) -> ConstraintConfig:
-    """The constraint with dual steps as these values time them."""
-    names = ("dual_every", "warmup_steps")
-    timed = {n: values.get(f"constraint.{n}", getattr(constraint, n)) for n in names}
-    return replace(constraint, dual_every_unit="step", **timed)
-
-
-def _scaled_steps(config: ArmConfig, values: Mapping[str, Json]) -> float:
-    """N of a run with these values."""
-    timed = replace(config, constraint=_timing(cast(ConstraintConfig, config.constraint), values))
-    return effective_dual_steps(timed, steps_per_epoch=1, until=config.steps)
-
-
-def _require_effect(config: ArmConfig, name: str, values: Mapping[str, Json]) -> None:
-    """Refuse a run in which nobody can count what a field does, or in which nothing moves."""
-    constraint = cast(ConstraintConfig, config.constraint)
-    kind = next(kind.__name__ for kind, of in STATED.items() if of == name)
-    unit = values.get("constraint.dual_every_unit", constraint.dual_every_unit)
-    if unit != "step":
+def _counted_steps(run: ArmConfig, name: str, dual_lr: float) -> float:
+    """N of a run; refused where nobody can count what the field does, or where nothing moves."""
+    constraint = cast(ConstraintConfig, run.constraint)
+    kind = next(kind.__name__ for kind, field in STATED.items() if field == name)
+    if constraint.dual_every_unit != "step":
         raise InvalidValue(
-            f"a {kind} range of {name} needs dual_every_unit 'step', got {unit!r}: how many epochs "
-            f"a run has, only its data say. Give {name} a LogUniform range of plain values in a "
-            "space file."
+            f"a {kind} range of {name} needs dual_every_unit 'step', got "
+            f"{constraint.dual_every_unit!r}: how many epochs a run has, only its data say. Give "
+            f"{name} a LogUniform range of plain values in a space file."
         )
-    dual_lr, steps = values.get(DUAL_LR, constraint.dual_lr), _scaled_steps(config, values)
+    steps = effective_dual_steps(run, steps_per_epoch=1, until=run.steps)
     if not (dual_lr > 0 and steps > 0):
         raise InvalidValue(
             f"a {kind} range of {name} needs multipliers that move, got dual_lr {dual_lr!r} and "
             f"{steps:g} dual steps."
         )
+    return steps

@@ -77,7 +77,7 @@ def _of_setting(space: SearchSpace, setting: Setting) -> Iterator[str]:
         at = space.point_of(setting, {**rest, **dict(zip(names, values, strict=True))})
         points.append({**own, **at})
     if RESILIENCE in names:
-        decays = [decay_of(p[RESILIENCE], **decaying(config, p)) for p in points]
+        decays = [decay_of(p[RESILIENCE], **decaying(space.effect_run(setting, p))) for p in points]
         idle = [-math.expm1(-decay) < IDLE_DECAY for decay in decays]
         share = sum(idle) / len(idle)
         if share > MOST:
