@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sweep.cluster.cluster_yaml import read
-from sweep.doctor import yaml_aws, yaml_rules, yaml_secrets
+from sweep.doctor import node_scripts, yaml_aws, yaml_rules, yaml_secrets
 from sweep.doctor.check import Check
 from sweep.doctor.yaml_rules import ClusterFile
 from sweep.doctor.yaml_secrets import Secret
@@ -57,12 +57,22 @@ def check(path: str | os.PathLike[str]) -> list[Check]:
         _finding("secrets", [secret.advice for secret in secrets], secrets),
         _finding("Ray's validation", refusals, secrets),
         *told,
+        *([] if refusals else [_own_commands(cluster)]),
     ]
 
 
 def _finding(name: str, problems: list[str], secrets: list[Secret]) -> Check:
     advice = yaml_secrets.masked(" ".join(problems), secrets)
     return Check(name, not problems, advice=advice)
+
+
+def _own_commands(cluster: ClusterFile) -> Check:
+    """The one line about shell that is not ours: it may be right, so it is not judged."""
+    unchecked = node_scripts.find_unchecked(cluster.plain, cluster.mounts)
+    if cluster.storage.startswith("/"):
+        unchecked.append(f"{cluster.storage} is to be mounted on every node before Ray starts")
+    found = f"not checked: {'; '.join(unchecked)}" if unchecked else "none"
+    return Check("own commands", True, found)
 
 
 def _as_ray_takes_it(plain: dict[str, Json]) -> tuple[dict[str, Json], list[str]]:

@@ -1,7 +1,8 @@
 """Rules for a cluster.yaml of any provider that Ray's validation lacks.
 
 A rule yields its problems: each says what is wrong, what was got and what to do. Rules read the
-file with Ray's defaults filled in, since those run too.
+file with Ray's defaults filled in, since those run too. Shell commands are not read: see
+node_scripts.py.
 """
 
 from __future__ import annotations
@@ -10,32 +11,21 @@ import difflib
 import os
 import re
 import stat
-import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
-from sweep.cluster.tunnel import LOOPBACK, TOKEN_FILE
-from sweep.doctor import yaml_secrets
+from sweep.cluster.tunnel import TOKEN_FILE
+from sweep.doctor import node_scripts
 from sweep.study.advice import STORAGE
-from trainables.code_version import DISTRIBUTION
 from trainables.plain import Json
 
 Rule = Callable[["ClusterFile"], Iterator[str]]
 
 PLACEHOLDER = "FILL-IN"
-NOTICED_S = 12.0  # a vanished worker must be noticed within this
 OBJECT_STORES = ("s3://", "gs://", "abfs://")
-_START = re.compile(r"\bray start\b")
-_MOUNT = re.compile(r"\bmount\b|/etc/fstab")
-
-# What the health check of Ray's control service reads, with Ray's defaults (milliseconds, times).
-HEALTH = {
-    "RAY_health_check_period_ms": 3000,
-    "RAY_health_check_timeout_ms": 10000,
-    "RAY_health_check_failure_threshold": 5,
-}
 
 _EVERY_PROVIDER = {
     "type", "use_internal_ips", "use_external_head_ip", "disable_node_updaters",
@@ -83,66 +73,25 @@ class ClusterFile:
             return [self.head_type]
         return [name for name in self.node_types if name != self.head_type]
 
-    def head_commands(self) -> list[str]:
-        """What runs on the head, in this order: setup, then start."""
-        return [*self.prepared["head_setup_commands"], *self.head_start]
-
-    def nodes(self) -> Iterator[tuple[str, list[str]]]:
-        """The head and every type of worker: how to call it, and what runs on it."""
-        yield "the head", self.head_commands()
-        for name in self.worker_types():
-            own = self.node_types[name].get("worker_setup_commands")  # replaces everybody's
-            setup = self.prepared["worker_setup_commands"] if own is None else own
-            yield f"workers of type {name}", [*setup, *self.prepared["worker_start_ray_commands"]]
-
-    @property
-    def head_start(self) -> list[str]:
-        """Commands that start Ray on the head."""
-        return list(self.prepared["head_start_ray_commands"])
-
     @property
     def mounts(self) -> dict[str, str]:
         """Files that are copied to every node: path there -> path here."""
         return dict(self.prepared.get("file_mounts") or {})
 
+    @cached_property
+    def exported(self) -> dict[str, str]:
+        """The settings that our script exports on every node; empty where it is not called."""
+        return node_scripts.settings(self.plain)
+
+    @property
+    def storage(self) -> str:
+        """The storage root of every node; empty where our script does not export one."""
+        return self.exported.get(STORAGE, "")
+
     @property
     def stores_objects(self) -> bool:
         """Whether results go into an object store."""
-        stores = settings(self.head_commands(), STORAGE)
-        return any(store.startswith(OBJECT_STORES) for store in stores)
-
-
-# --- reading commands -----------------------------------------------------------------------------
-
-
-def settings(commands: Iterable[str], name: str) -> set[str]:
-    """The values that shell commands give to an environment variable.
-
-    >>> sorted(settings(["export A=1 BA='x y'; A=2 run", "AB=3"], "A"))
-    ['1', '2']
-    """
-    value = rf"(?<![\w-]){re.escape(name)}=(?:\"([^\"]*)\"|'([^']*)'|([^\s;&|\"']*))"
-    found = [re.findall(value, command) for command in commands]
-    return {"".join(groups) for matches in found for groups in matches}
-
-
-def options(commands: Iterable[str], name: str) -> set[str]:
-    """The values of a command-line option, written with ``=`` or with a space.
-
-    >>> sorted(options(["serve --host=a", "serve --host b --hosts c"], "--host"))
-    ['a', 'b']
-    """
-    value = rf"(?<!\S){re.escape(name)}[= ][\"']?([^\s;&|\"']+)"
-    return {found for command in commands for found in re.findall(value, command)}
-
-
-def home_free(path: str) -> str:
-    """A path on a node without its home, which is written in several ways.
-
-    >>> home_free("~/a"), home_free("$HOME/a"), home_free("/home/ubuntu/a/"), home_free("/opt/a")
-    ('a', 'a', 'a', '/opt/a')
-    """
-    return re.sub(r"^(?:~|\$HOME|\$\{HOME\}|/root|/home/[^/]+)/", "", path).rstrip("/")
+        return self.storage.startswith(OBJECT_STORES)
 
 
 def did_you_mean(got: str, known: Iterable[str]) -> str:
@@ -223,117 +172,12 @@ def _files(cluster: ClusterFile) -> Iterator[str]:
         )
 
 
-def _package(cluster: ClusterFile) -> Iterator[str]:
-    """Every node installs this package from what is copied to it; constraints install nothing."""
-    targets = [home_free(target) for target in cluster.mounts]
-    folders = {str(Path(target).parent) for target in targets} | set(targets)
-    brought = sorted(folder for folder in folders if Path(folder).name.startswith(DISTRIBUTION))
-    if not brought:
-        yield (
-            f"file_mounts bring no folder called {DISTRIBUTION}: mount pyproject.toml and the "
-            "three packages of the checkout, as in cluster.yaml."
-        )
-        return
-    for node, commands in cluster.nodes():
-        pip = " ".join(command for command in commands if "pip install" in command)
-        installed = re.sub(r"(?<!\S)(?:-c|--constraint)[= ]\S+", "", pip)
-        if not any(folder in installed for folder in brought):
-            yield (
-                f"{node}: no setup command has 'pip install' of {', '.join(brought)}, so another "
-                "version of this package, or none, would train. Add it to setup_commands."
-            )
-
-
-def _shell(cluster: ClusterFile) -> Iterator[str]:
-    """Whether bash can read every command: an unquoted " #" in YAML cuts one off, for example.
-
-    Ray puts each in parentheses, so one that ends in a comment is not read either.
-    """
-    commands = list(cluster.prepared["initialization_commands"])
-    commands += [command for _, on_node in cluster.nodes() for command in on_node]
-    places = {text: place for place, _, text in yaml_secrets.texts(cluster.plain)}
-    for command in dict.fromkeys(commands):
-        if subprocess.run(["bash", "-n", "-c", f"({command})"], capture_output=True).returncode:
-            yield (
-                f"bash cannot read {places.get(command, 'a command of Ray')}. In YAML, one with "
-                "' #' or ': ' in it must be quoted or start with >-; none may end in a comment, "
-                "since Ray puts it in parentheses."
-            )
-
-
-def _head(cluster: ClusterFile) -> Iterator[str]:
-    """How Ray starts on the head: it launches workers, trains nothing, and can be started again."""
-    yield from _starts(cluster.head_start, "head_start_ray_commands", "--head")
-    start = [command for command in cluster.head_start if _START.search(command)]
-    if "--autoscaling-config" not in " ".join(start):
-        yield (
-            "ray start on the head has no --autoscaling-config: no worker would ever start. Add "
-            "--autoscaling-config=~/ray_bootstrap_config.yaml."
-        )
-    for option in ("--num-cpus", "--num-gpus"):
-        got = options(start, option)
-        if got != {"0"}:
-            yield (
-                f"ray start on the head needs {option}=0, got {', '.join(got) or 'none'}: arms "
-                "would train beside the drivers and end them when memory runs out."
-            )
-
-
-def _workers(cluster: ClusterFile) -> Iterator[str]:
-    start = list(cluster.prepared["worker_start_ray_commands"])
-    yield from _starts(start, "worker_start_ray_commands", "--address", "$RAY_HEAD_IP")
-    if any("--head" in command for command in start):
-        yield "worker_start_ray_commands start a head: remove --head."
-
-
-def _starts(commands: list[str], name: str, *needed: str) -> Iterator[str]:
-    start = [at for at, command in enumerate(commands) if _START.search(command)]
-    if len(start) != 1 or not all(word in commands[start[0]] for word in needed):
-        yield f"{name} need one 'ray start' with {' and '.join(needed)}."
-    if start and not any(re.search(r"\bray stop\b", c) for c in commands[: start[0]]):
-        yield f"{name} need 'ray stop' before 'ray start': a second `ray up` would fail."
-
-
-def _dead_workers(cluster: ClusterFile) -> Iterator[str]:
-    """A silent node is dead after so many checks, each a period and a timeout apart (measured)."""
-    values = []
-    for name, default in HEALTH.items():
-        got = settings(cluster.head_commands(), name) or {str(default)}
-        try:
-            values.append(max(int(value) for value in got))
-        except ValueError:
-            yield f"{name} must be a whole number, got {', '.join(sorted(got))}."
-            return
-    period, timeout, threshold = values
-    noticed_s = threshold * (period + timeout) / 1000
-    if noticed_s > NOTICED_S:
-        yield (
-            f"a worker whose cable is cut would be missed after {noticed_s:g} s only. Start the "
-            "head with RAY_health_check_period_ms=1000 RAY_health_check_timeout_ms=1000 "
-            "RAY_health_check_failure_threshold=5."
-        )
-
-
 def _token(cluster: ClusterFile) -> Iterator[str]:
-    """Token authentication on every node: the mode in every shell, the token in every home."""
-    for node, commands in cluster.nodes():
-        modes = settings(commands, "RAY_AUTH_MODE")
-        if modes != {"token"}:
-            yield (
-                f"{node}: RAY_AUTH_MODE is {' and '.join(sorted(modes)) or 'not set'}. Export "
-                "RAY_AUTH_MODE=token in ~/.bashrc by a setup command: without it a worker does not "
-                "join, and an unauthenticated head runs anybody's code."
-            )
-    paths = {TOKEN_FILE, *settings(cluster.head_commands(), "RAY_AUTH_TOKEN_PATH")}
-    there = set(map(home_free, paths))
-    sources = [source for target, source in cluster.mounts.items() if home_free(target) in there]
-    if not sources:
+    """The cluster's token, copied to every node, and closed to other users here."""
+    source = cluster.mounts.get(cluster.exported.get("RAY_AUTH_TOKEN_PATH", TOKEN_FILE))
+    if source is None:
         yield f'no token on the nodes: add "{TOKEN_FILE}": "{TOKEN_FILE}" to file_mounts.'
-    for source in sources:
-        yield from _token_file(source)
-
-
-def _token_file(source: str) -> Iterator[str]:
+        return
     path = Path(source).expanduser()
     try:
         mode, length = path.stat().st_mode, len(path.read_text(encoding="utf-8").strip())
@@ -346,84 +190,30 @@ def _token_file(source: str) -> Iterator[str]:
         yield f"{source} can be read by others: chmod 600 {source}."
 
 
-def _closed_ports(cluster: ClusterFile) -> Iterator[str]:
-    """Dashboard, job server and MLflow listen on loopback: the way in is the SSH tunnel."""
-    for host in sorted(options(cluster.head_start, "--dashboard-host") - LOOPBACK):
-        yield (
-            f"the dashboard and job server would listen on {host}: start with "
-            "--dashboard-host=127.0.0.1 and use the tunnel."
-        )
-    for node, commands in cluster.nodes():
-        servers = [c for c in commands if re.search(r"\bmlflow (?:server|ui)\b", c)]
-        hosts = options(servers, "--host") | options(servers, "-h")
-        for host in sorted((hosts | settings(commands, "MLFLOW_HOST")) - LOOPBACK):
-            yield (
-                f"{node}: MLflow would listen on {host} and asks for no password: give it --host "
-                "127.0.0.1. Only drivers write to it, and they run on the head."
-            )
-
-
 def _storage(cluster: ClusterFile) -> Iterator[str]:
     """Every node writes to one place that outlives it."""
-    places = {}
-    for node, commands in cluster.nodes():
-        got = settings(commands, STORAGE)
-        if len(got) != 1:
-            yield (
-                f"{node}: {STORAGE} has {len(got)} values. Export one in ~/.bashrc by a setup "
-                "command, the same on every node."
-            )
-        else:
-            places[node] = got.pop()
-    if len(set(places.values())) > 1:
-        told = ", ".join(f"{node}: {place}" for node, place in places.items())
-        yield f"nodes write to different places ({told}): give all the same."
-    for place in sorted(set(places.values())):
-        if not place.startswith(OBJECT_STORES):
-            yield from _lasting(cluster, place)
-
-
-def _lasting(cluster: ClusterFile, place: str) -> Iterator[str]:
-    """Whether a folder is on none of the nodes' own disks."""
+    if not cluster.exported:
+        return
     own = r"(?:var/)?tmp\b|root\b"
     if cluster.provider_type != "local":  # where all machines may mount their homes
         own += r"|home\b"
-    if not re.match(rf"/(?!{own})", place):
+    if not cluster.stores_objects and not re.match(rf"/(?!{own})", cluster.storage):
         yield (
-            f"{STORAGE} {place} goes with its node: give {' or '.join(OBJECT_STORES)}..., or the "
-            "absolute path of a file system that every node mounts."
-        )
-    elif cluster.provider_type == "aws":
-        mounting = {
-            node for node, commands in cluster.nodes() if _MOUNT.search("\n".join(commands))
-        }
-        for node, _ in cluster.nodes():
-            if node not in mounting:
-                yield f"{node}: nothing mounts {place}: mount EFS before `ray start`, or use s3://."
-        again = "\n".join(cluster.head_start)
-        in_fstab = any("/etc/fstab" in command for command in cluster.head_commands())
-        if "the head" in mounting and not _MOUNT.search(again) and not in_fstab:
-            yield (
-                f"the head mounts {place} in its setup, which `ray up` skips where it starts a "
-                "stopped head again: mount it in head_start_ray_commands, or by /etc/fstab."
-            )
-
-
-def _tracking(cluster: ClusterFile) -> Iterator[str]:
-    if cluster.stores_objects and not settings(cluster.head_commands(), "MLFLOW_TRACKING_URI"):
-        yield (
-            "MLflow's database cannot live in an object store: export MLFLOW_TRACKING_URI on the "
-            "head, as cluster.yaml does."
+            f"{STORAGE} {cluster.storage or '(not set)'} goes with its node: give "
+            f"{' or '.join(OBJECT_STORES)}..., or the absolute path of a file system that every "
+            "node mounts."
         )
 
 
-def _autoscaler(cluster: ClusterFile) -> Iterator[str]:
-    """Ray's second autoscaler counts the head as a worker on premises, so one never joins."""
-    on = settings(cluster.head_start, "RAY_enable_autoscaler_v2") != {"0"}
-    if cluster.provider_type == "local" and on:
+def _scripts(cluster: ClusterFile) -> Iterator[str]:
+    """Lists of commands that are left out: Ray's own run then, which are not ours."""
+    for name, what in node_scripts.RAYS_OWN.items():
+        if name not in cluster.plain:
+            yield f"{name} are missing, and Ray's own {what}. Give them, as in cluster.yaml."
+    if node_scripts.is_called(cluster.plain) and node_scripts.FOLDER not in cluster.mounts:
         yield (
-            "on premises Ray's second autoscaler leaves one worker out: put `export "
-            "RAY_enable_autoscaler_v2=0;` before ray start on the head."
+            f"no node gets the scripts in {node_scripts.FOLDER}, which commands call: add "
+            f'"{node_scripts.FOLDER}": cluster to file_mounts.'
         )
 
 
@@ -432,14 +222,7 @@ RULES: dict[str, Rule] = {
     "provider": _provider,
     "node types": _node_types,
     "files here": _files,
-    "package": _package,
-    "commands": _shell,
-    "head": _head,
-    "workers": _workers,
-    "dead workers": _dead_workers,
     "token": _token,
-    "closed ports": _closed_ports,
     "storage": _storage,
-    "tracking": _tracking,
-    "autoscaler": _autoscaler,
+    "scripts": _scripts,
 }

@@ -19,7 +19,7 @@ from trainables.records.objects import ObjectStore
 
 YAML = "docs/cluster/on-premises.yaml"
 PACE = Path(__file__).with_name("pace.py")
-CHECKOUT = ("docs", "search_spaces", "sweep", "trainables",
+CHECKOUT = ("cluster", "docs", "search_spaces", "sweep", "trainables",
             "LICENSE", "README.md", "constraints.txt", "pyproject.toml")  # fmt: skip
 # Of the laptop, as docs/cluster.md says.
 PREPARED = (

@@ -7,13 +7,6 @@ from collections.abc import Callable
 from trainables.plain import Json
 
 
-def head_start(change: Callable[[str], str]) -> Callable[[Json], None]:
-    def planted(plain: Json) -> None:
-        plain["head_start_ray_commands"][-1] = change(plain["head_start_ray_commands"][-1])
-
-    return planted
-
-
 def without(text: str) -> Callable[[Json], None]:
     """Every command without ``text``."""
     return instead(text, "")

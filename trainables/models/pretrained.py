@@ -68,7 +68,7 @@ def _freeze_but_adapters(network: Any, blocks: Sequence[nn.Module], config: Mode
         raise BadData(  # of this machine: no outcome of an arm
             f"model.lora_rank={config.lora_rank} needs the package peft, which is not installed "
             f"on {socket.gethostname()}. Install it with descent-sweep[lora] on every machine that "
-            "trains (in a cluster.yaml: descent-sweep[cluster,lora]), or leave it at 0."
+            "trains (in cluster.yaml: SWEEP_EXTRAS=lora), or leave it at 0."
         ) from None
     names = {id(module): name for name, module in network.named_modules()}
     linear = [m for block in blocks for m in block.modules() if isinstance(m, nn.Linear | Conv1D)]

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import copy
-import os
 import re
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,14 +13,15 @@ import yaml
 
 from sweep.cluster.cluster_yaml import read
 from sweep.doctor.check import Check
+from sweep.doctor.node_scripts import CALLS
 from sweep.doctor.yaml_check import check
-from tests.support.planted_mistakes import both, given, head_start, instead, node, without
+from tests.support.planted_mistakes import both, given, instead, node, without
 from trainables.errors import Misuse
 from trainables.plain import Json
 
 ROOT = Path(__file__).parents[3]
 AWS, ON_PREMISES = "cluster.yaml", "docs/cluster/on-premises.yaml"
-RAYS = "Ray's validation"
+RAYS, OWN = "Ray's validation", "own commands"
 
 
 @pytest.fixture(autouse=True)
@@ -96,12 +95,10 @@ def test_our_two_files_install_and_start_alike() -> None:
         "rsync_exclude",
         "head_setup_commands",
         "worker_setup_commands",
+        "head_start_ray_commands",
         "worker_start_ray_commands",
     ):
         assert aws[key] == own[key]
-    without = own["head_start_ray_commands"]
-    without[-1] = without[-1].replace("export RAY_enable_autoscaler_v2=0; ", "")
-    assert aws["head_start_ray_commands"] == without
 
 
 def test_the_mounts_bring_all_that_the_package_is_built_of() -> None:
@@ -112,48 +109,9 @@ def test_the_mounts_bring_all_that_the_package_is_built_of() -> None:
         assert name in sources
 
 
-@pytest.mark.skipif(shutil.which("rsync") is None, reason="rsync is not installed")
-@pytest.mark.parametrize("name", [AWS, ON_PREMISES])
-def test_a_module_that_is_removed_here_goes_from_every_node(name: str, tmp_path: Path) -> None:
-    """What the commands around pip do, with copies made as Ray makes them; there is no pip here."""
-    plain = yaml.safe_load(filled(name))
-    here, head, worker = (tmp_path / part for part in ("here", "head", "worker"))
-    (here / "sweep").mkdir(parents=True)
-    installed: dict[Path, set[str]] = {}
-
-    def copy(source: Path, target: Path) -> None:
-        target.mkdir(parents=True, exist_ok=True)
-        command = ["rsync", "-avz", f"{source}/", f"{target}/"]
-        subprocess.run(command, check=True, capture_output=True)
-
-    def set_up(home: Path, commands: list[str]) -> None:
-        for command in commands:
-            if "pip install" in command:
-                sources = home / "descent-sweep"
-                installed[home] = {p.name for p in sources.rglob("*.py")}
-                (sources / "build").mkdir(exist_ok=True)
-                (sources / "build/left.py").touch()  # as setuptools does
-            elif re.search(r"\b(find|rm) ", command):
-                environment = os.environ | {"HOME": str(home)}
-                subprocess.run(["bash", "-c", command], check=True, env=environment)
-
-    for modules in ({"kept.py", "removed.py"}, {"kept.py", "new.py"}):
-        for path in (here / "sweep").iterdir():
-            path.unlink()
-        for module in modules:
-            (here / "sweep" / module).touch()
-        copy(here / "sweep", head / "descent-sweep/sweep")
-        (head / "ray_bootstrap_config.yaml").touch()
-        set_up(head, plain["setup_commands"] + plain["head_setup_commands"])
-        copy(head / "descent-sweep/sweep", worker / "descent-sweep/sweep")
-        set_up(worker, plain["setup_commands"] + plain["worker_setup_commands"])
-        assert installed == {head: modules, worker: modules}
-
-
 # --- what Ray misses ------------------------------------------------------------------------------
 
 
-OVERRIDE = ["sudo apt-get install -y htop"]
 MISSED: dict[str, tuple[Callable[[Json], None], dict[str, str]]] = {
     "a misspelt key of node_config": (
         both(node("l4", "InstanceType", to=None), node("l4", "InstanceTyp", to="g6.xlarge")),
@@ -185,11 +143,6 @@ MISSED: dict[str, tuple[Callable[[Json], None], dict[str, str]]] = {
         given("provider", "region", to="us-east-1"),
         {"region": r"us-west-2a, us-west-2b, us-west-2c is not in us-east-1"},
     ),
-    "a head that launches nobody": (
-        without("--autoscaling-config=~/ray_bootstrap_config.yaml"),
-        {"head": r"no --autoscaling-config"},
-    ),
-    "a head that trains": (without("--num-cpus=0"), {"head": r"--num-cpus=0, got none"}),
     "a head the autoscaler counts on": (
         given("available_node_types", "head", "resources", to={}),
         {"lasting head": r"resources: \{CPU: 0, GPU: 0\}"},
@@ -197,14 +150,6 @@ MISSED: dict[str, tuple[Callable[[Json], None], dict[str, str]]] = {
     "a head that can be taken away": (
         node("head", "InstanceMarketOptions", to={"MarketType": "spot"}),
         {"lasting head": r"spot instance"},
-    ),
-    "a start that cannot be repeated": (
-        instead("ray stop", "true"),
-        {"head": r"need 'ray stop'", "workers": r"need 'ray stop'"},
-    ),
-    "workers that start alone": (
-        without("--address=$RAY_HEAD_IP:6379"),
-        {"workers": r"'ray start' with --address"},
     ),
     "an SSH key that is not there": (
         given("auth", "ssh_private_key", to="/nope"),
@@ -246,88 +191,26 @@ MISSED: dict[str, tuple[Callable[[Json], None], dict[str, str]]] = {
         node("l4", "IamInstanceProfile", to=None),
         {"instance profile": r"l4 has no IamInstanceProfile: they could not write"},
     ),
-    "a dashboard for everybody": (
-        instead("--dashboard-host=127.0.0.1", "--dashboard-host=0.0.0.0"),
-        {"closed ports": r"listen on 0\.0\.0\.0"},
-    ),
-    "MLflow for everybody": (
-        instead("--host 127.0.0.1", "--host 0.0.0.0"),
-        {"closed ports": r"MLflow would listen on 0\.0\.0\.0"},
-    ),
-    "MLflow for everybody, in other words": (
-        instead("--host 127.0.0.1", "-h 0.0.0.0"),
-        {"closed ports": r"MLflow would listen on 0\.0\.0\.0"},
-    ),
-    "Ray's own start commands": (
-        given("head_start_ray_commands", to=None),
-        {"head": r"--num-cpus=0", "dead workers": r"65 s", "closed ports": r"0\.0\.0\.0"},
-    ),
-    "a vanished worker missed for a minute": (
-        instead("RAY_health_check_timeout_ms=1000", "RAY_health_check_timeout_m=1000"),
-        {"dead workers": r"after 55 s only"},
-    ),
     "no token on the nodes": (
         given("file_mounts", "~/.ray/auth_token", to=None),
         {"token": r"no token on the nodes"},
     ),
-    "token mode left out": (
-        without("RAY_AUTH_MODE=token"),
-        {"token": r"the head: RAY_AUTH_MODE is not set.*workers of type h100: RAY_AUTH_MODE"},
-    ),
-    "token mode taken back at the start": (
-        head_start(lambda command: f"export RAY_AUTH_MODE=disabled; {command}"),
-        {"token": r"the head: RAY_AUTH_MODE is disabled and token"},
-    ),
-    "one type with a setup of its own": (
-        given("available_node_types", "l4", "worker_setup_commands", to=OVERRIDE),
-        {"token": r"type l4", "package": r"type l4", "storage": r"type l4"},
+    "Ray's own start commands": (
+        given("head_start_ray_commands", to=None),
+        {"scripts": r"head_start_ray_commands are missing, and Ray's own open the dashboard"},
     ),
     "Ray's own setup commands": (
         given("setup_commands", to=None),
-        {"token": r"not set", "package": r"pip install", "storage": r"0 values"},
+        {"scripts": r"setup_commands are missing, and Ray's own install a nightly Ray"},
     ),
-    "another version of this package": (
-        instead('"$HOME/descent-sweep[cluster]"', "descent_sweep==0.1"),
-        {"package": r"no setup command has 'pip install' of"},
+    "scripts that no node gets": (
+        given("file_mounts", "~/descent-sweep-cluster", to=None),
+        {"scripts": r'add "~/descent-sweep-cluster": cluster to file_mounts'},
     ),
+    "no storage": (without("SWEEP_STORAGE=s3://lab-sweeps/sweeps"), {"storage": r"\(not set\)"}),
     "storage that goes with its node": (
         instead("s3://lab-sweeps", "/home/ubuntu"),
         {"storage": r"/home/ubuntu/sweeps goes with its node"},
-    ),
-    "storage that nothing mounts": (
-        instead("s3://lab-sweeps", "/mnt/efs"),
-        {"storage": r"nothing mounts /mnt/efs"},
-    ),
-    "storage that the head alone mounts": (
-        both(
-            instead("s3://lab-sweeps", "/mnt/efs"),
-            head_start(lambda command: f"sudo mount -t efs fs-1 /mnt/efs; {command}"),
-        ),
-        {"storage": r"^workers of type l4: nothing mounts.*a10g: nothing.*h100: nothing mounts"},
-    ),
-    "storage that a stopped head does not mount again": (
-        both(
-            instead("s3://lab-sweeps", "/mnt/efs"),
-            instead("mkdir -p ~/mlflow", "sudo mount -t efs fs-1 /mnt/efs; mkdir -p ~/mlflow"),
-            instead("rm -rf ~/descent-sweep", "sudo mount -t efs fs-1 /mnt/efs"),
-        ),
-        {"storage": r"^the head mounts /mnt/efs/sweeps in its setup, which `ray up` skips"},
-    ),
-    "storage of the head's own": (
-        given("head_setup_commands", to=["echo 'export SWEEP_STORAGE=s3://other' >> ~/.bashrc"]),
-        {"storage": r"the head: SWEEP_STORAGE has 2 values", "tracking": r"MLFLOW_TRACKING_URI"},
-    ),
-    "no place for MLflow": (
-        without("MLFLOW_TRACKING_URI=http://127.0.0.1:5000"),
-        {"tracking": r"export MLFLOW_TRACKING_URI"},
-    ),
-    "a command that YAML cuts off at a #": (
-        given("head_setup_commands", to=["echo 'export MLFLOW_TRACKING_URI=http://127.0.0.1:5000"]),
-        {"commands": r"bash cannot read"},
-    ),
-    "a command that ends in a comment": (
-        given("initialization_commands", to=["touch ~/started # a mark"]),
-        {"commands": r"bash cannot read.*none may end in a comment"},
     ),
     "a secret": (
         given("provider", "aws_credentials", to={"aws_secret_access_key": "wJalrXUtnFEMI/K7MDENG"}),
@@ -350,21 +233,41 @@ def test_what_ray_misses_is_caught(
         assert re.search(told, found[name].advice, flags=re.S), found[name].advice
 
 
-def test_a_file_system_that_is_mounted_by_fstab_lasts(
+def test_what_is_the_users_own_is_said_to_be_unchecked_in_one_line(
+    checked: Callable[[Json], dict[str, Check]], tmp_path: Path
+) -> None:
+    plain = yaml.safe_load(filled(AWS))
+    assert checked(plain)[OWN].found == "none"
+    instead("s3://lab-sweeps", "/mnt/efs")(plain)
+    plain["head_setup_commands"].append("sudo mount -t efs fs-1 /mnt/efs")
+    plain["worker_start_ray_commands"] = ["ray start --address=$RAY_HEAD_IP:6379 'unclosed"]
+    given("available_node_types", "l4", "worker_setup_commands", to=["htop"])(plain)
+    shutil.copytree("cluster", tmp_path / "scripts")
+    (tmp_path / "scripts/ray-start.sh").write_text("ray start --head --dashboard-host=0.0.0.0")
+    given("file_mounts", "~/descent-sweep-cluster", to=str(tmp_path / "scripts"))(plain)
+    found = checked(plain)
+    assert failed(found) == {}
+    assert found[OWN].found.split("; ") == [
+        "not checked: head_setup_commands run commands of your own",
+        "worker_start_ray_commands call no script of ours (that workers can start again)",
+        "l4.worker_setup_commands replace ours",
+        f"{tmp_path}/scripts/ray-start.sh is not the script of this version",
+        "/mnt/efs/sweeps is to be mounted on every node before Ray starts",
+    ]
+
+
+def test_a_file_without_our_scripts_is_judged_by_what_is_not_shell(
     checked: Callable[[Json], dict[str, Check]],
 ) -> None:
     plain = yaml.safe_load(filled(AWS))
-    instead("s3://lab-sweeps", "/mnt/efs")(plain)
-    plain["setup_commands"].append("echo fs-1:/ /mnt/efs nfs4 | sudo tee -a /etc/fstab")
-    assert failed(checked(plain)) == {}
-
-
-def test_on_premises_the_second_autoscaler_is_refused(
-    checked: Callable[[Json], dict[str, Check]],
-) -> None:
-    plain = yaml.safe_load(filled(ON_PREMISES))
-    without("export RAY_enable_autoscaler_v2=0;")(plain)
-    assert set(failed(checked(plain))) == {"autoscaler"}
+    for name in CALLS:
+        plain[name] = ["true"]
+    found = checked(plain)
+    assert failed(found) == {}
+    for promise in ("wants the token", "installs this checkout", "MLflow on loopback"):
+        assert promise in found[OWN].found
+    given("file_mounts", "~/.ray/auth_token", to=None)(plain)
+    assert set(failed(checked(plain))) == {"token"}
 
 
 @pytest.mark.parametrize(
@@ -440,11 +343,13 @@ def test_what_ray_refuses_is_told_and_hides_none_of_our_rules(
 def test_all_that_ray_refuses_is_told_at_once(checked: Callable[[Json], dict[str, Check]]) -> None:
     plain = yaml.safe_load(filled(AWS))
     plain |= {"max_workers": "${WORKERS}", "setup_comands": [], "head_start_ray_commands": 3}
-    advice = checked(plain)[RAYS].advice
+    plain["file_mounts"] = 3
+    found = checked(plain)
+    advice = found[RAYS].advice
     for told in ("max_workers", "setup_comands", "head_start_ray_commands", "`envsubst`"):
         assert told in advice
-    assert "Unchecked until that is mended: " in advice
-    assert "head, " in advice
+    assert "Unchecked until that is mended: files here, token" in advice
+    assert OWN not in found
 
 
 @pytest.mark.parametrize("left_out", [("head",), ("l4", "a10g"), ("head", "l4", "a10g", "h100")])
