@@ -1,4 +1,4 @@
-"""Calls of this project's two node scripts in a cluster.yaml, and what else its shell runs.
+"""Calls of our two node scripts in a cluster.yaml, and its other shell commands.
 
 The scripts contain what is right (tests/sweep/cluster/test_node_scripts.py runs them), so no shell
 is read here: a list of commands calls them, or is its author's own and unchecked.

@@ -1,4 +1,4 @@
-"""Typed summary of a setting: its pair, the gain, and predictors that need no training. Pure.
+"""Typed summary of a setting: its pair, the gain, and trivial predictors.
 
 ``to_json`` is the entry of ``sweep best --json`` (docs/schemas/best.json), whose keys have the
 order of the fields. Scores, areas and gains are in the unit of the task's metric; everything is the

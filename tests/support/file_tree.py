@@ -83,8 +83,8 @@ def comment_on(file: Path) -> str:
         except UnicodeDecodeError:
             return ""
         text = re.sub(r"\A#!.*\n", "", text)
-        heading = re.match(r"# (.+)", text)
-        line = heading[1] if heading else ""
+        heading = re.match(r"# (.+)|\{# (.+) #\}", text)
+        line = (heading[1] or heading[2]) if heading else ""
     return line.strip().removesuffix(".")
 
 
