@@ -1,4 +1,4 @@
-"""Table of plain values that any renderer takes, with a short form for readers. Pure.
+"""Table of plain values that any renderer takes, with a short form for readers.
 
 CSV has every column in full precision; all other formats have the short form and the notes.
 """
