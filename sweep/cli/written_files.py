@@ -40,7 +40,7 @@ from trainables.plain import Json
 from trainables.records.arms import ArmStore
 
 if TYPE_CHECKING:
-    from sweep.results.win_rates import Instruction, Row
+    from sweep.report.win_rates import Instruction, Row
     from sweep.study.pairs import Pair
     from trainables.predictor import Asked
     from trainables.records.arm_record import ArmRecord
@@ -232,7 +232,7 @@ def answers_(
     AlpacaEval's model outputs; with --judge also win_rates.csv. Stopped or called again, it goes
     on: what is there is not asked for again.
     """
-    from sweep.results.win_rates import Judge, read_instructions, set_name, sole_writer
+    from sweep.report.win_rates import Judge, read_instructions, set_name, sole_writer
 
     if not all(map(math.isfinite, gammas)):
         raise InvalidValue(f"--gamma must be finite, got {', '.join(map(str, gammas))}.")
@@ -334,7 +334,7 @@ class Asking:
         self, objects: ObjectStore, record: ArmRecord, setting: str, gammas: Sequence[float]
     ) -> dict[float, list[Row]]:
         """One arm's answers by noise level, kept in a list for each."""
-        from sweep.results.win_rates import write_answers
+        from sweep.report.win_rates import write_answers
         from trainables.predictor import Asked
 
         config = record.config
@@ -356,7 +356,7 @@ class Asking:
 
     def _asked(self, arm: Asked, data: str) -> list[tuple[Instruction, Prompt]]:
         """Instructions as a judge reads them, and their prompts."""
-        from sweep.results.win_rates import Instruction
+        from sweep.report.win_rates import Instruction
 
         if self.instructions is None:
             prompts = arm.held_out(self.count or HELD_OUT)

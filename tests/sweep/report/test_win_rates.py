@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sweep.results.win_rates import (
+from sweep.report.win_rates import (
     Instruction,
     Judge,
     read_instructions,
@@ -289,5 +289,5 @@ def test_the_words_of_both_packages_agree() -> None:
     text = Path("pyproject.toml").read_text()
     wanted = re.search(r'^judge = \["(alpaca_eval[^"]+)", "(setuptools[^"]+)"\]', text, re.M)
     assert wanted is not None
-    said = Path("sweep/results/win_rates.py").read_text()
+    said = Path("sweep/report/win_rates.py").read_text()
     assert all(f"'{name}'" in said for name in wanted.groups())
