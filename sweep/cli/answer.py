@@ -10,10 +10,8 @@ from __future__ import annotations
 import io
 import os
 import sys
-import tempfile
 import traceback
 from contextlib import redirect_stderr, redirect_stdout
-from pathlib import Path
 
 from sweep.cli.main import main as command_line
 from sweep.cluster.submission import Answer, Question, is_same_root, packed, root_on_cluster
@@ -21,6 +19,7 @@ from sweep.study.advice import ADDRESS, ASKED_FROM
 from sweep.study.lock import driving_jobs
 from trainables.code_version import code_version
 from trainables.errors import SweepError
+from trainables.machine import scratch
 
 
 def answer(question: Question) -> Answer:
@@ -35,8 +34,8 @@ def answer(question: Question) -> Answer:
     os.environ[ASKED_FROM] = question.asked_from
     if words[0] not in ("export", "report"):
         return _ran(words)
-    with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder, "out")
+    with scratch.held_folder(kind="answer-") as folder:
+        out = folder / "out"
         ran = _ran([*words, "--out", str(out)])
         files = {
             str(file.relative_to(out)): packed(file.read_bytes())

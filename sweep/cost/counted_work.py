@@ -8,7 +8,6 @@ scaled dot product is counted as its matrix products; it keeps no scores for the
 from __future__ import annotations
 
 import json
-import tempfile
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -31,6 +30,7 @@ from trainables.config.arm import ArmConfig, ModelConfig
 from trainables.errors import BadData, Misuse, SweepError, UnknownName
 from trainables.fetching.remote_folders import is_address
 from trainables.layer_losses import last_loss, layer_losses
+from trainables.machine import scratch
 
 # Of checkpoints that are not here, by a word in their name; of others, and in all else, the
 # defaults of transformers: 12 layers of width 768.
@@ -100,18 +100,18 @@ def counted_work(config: ArmConfig) -> Work:
             noise in the shape of its samples.
     """
     model = config.model
-    with tempfile.TemporaryDirectory() as folder:
+    with scratch.held_folder(kind="counted-") as folder:
         try:
             if model.checkpoint is not None:
-                config = replace(config, model=_described(config, Path(folder)))
-            is_guess = config.model.checkpoint == folder
+                config = replace(config, model=_described(config, folder))
+            is_guess = config.model.checkpoint == str(folder)
             fake_tensor.log.disabled = True  # an error is told below, in a line
             with _no_numbers(), _Answers():  # type: ignore[no-untyped-call]
                 work = _counted(config)
             guess = f"the size of {model.checkpoint}, which is not here, guessed by its name"
             return replace(work, guess=guess) if is_guess else work
         except Exception as error:  # whatever the code of another package does
-            what = str(error).strip().partition("\n")[0].replace(folder, str(model.checkpoint))
+            what = str(error).strip().partition("\n")[0].replace(str(folder), str(model.checkpoint))
             if not isinstance(error, SweepError):
                 what = f"{type(error).__name__}: {what}"
             raise NotCounted(

@@ -12,7 +12,6 @@ import json
 import logging
 import os
 import socket
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
@@ -33,7 +32,6 @@ from trainables.records.objects import ObjectStore
 
 log = logging.getLogger(__name__)
 PATIENCE_S = 1.0  # readers hold the lock for an instant to see whether it is free
-WAIT_S = 0.02
 
 
 @dataclass(frozen=True)
@@ -96,7 +94,9 @@ def _file_lock(objects: ObjectStore, sweep: str) -> Iterator[bool]:
             path.parent.mkdir(parents=True, exist_ok=True)
             file = stack.enter_context(file_locks.open_lock(path))
             try:
-                taken = _taken(file)
+                file_locks.wait_for_lock(file, PATIENCE_S)
+            except BlockingIOError:
+                raise already_running(sweep, _holder(path), objects.root) from None
             except NoLocks as error:
                 log.warning(
                     "%s is on a file system without locks (%s): %s is held by a sign of life "
@@ -107,10 +107,7 @@ def _file_lock(objects: ObjectStore, sweep: str) -> Iterator[bool]:
                 )  # fmt: skip
                 yield False
                 return
-            if taken:
-                _write_holder(file, {"pid": os.getpid(), "host": socket.gethostname()})
-        if not taken:
-            raise already_running(sweep, _holder(path), objects.root)
+            _write_holder(file, {"pid": os.getpid(), "host": socket.gethostname()})
         try:
             yield not file_locks.binds_here_alone(path)
         finally:
@@ -164,19 +161,6 @@ def _lock_holder(objects: ObjectStore, sweep: str) -> tuple[Driver | None, bool]
 
 def _path(objects: ObjectStore, sweep: str) -> Path:
     return Path(objects.root, folder(sweep), ".driver.lock")
-
-
-def _taken(file: IO[str]) -> bool:
-    """Take the lock; False when another driver holds it, and not just a reader."""
-    give_up = time.monotonic() + PATIENCE_S
-    while True:
-        try:
-            file_locks.lock(file)
-            return True
-        except BlockingIOError:
-            if time.monotonic() > give_up:
-                return False
-        time.sleep(WAIT_S)
 
 
 @contextmanager

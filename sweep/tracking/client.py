@@ -15,7 +15,6 @@ import os
 import re
 import shlex
 import shutil
-import tempfile
 import textwrap
 from collections.abc import Iterator
 from contextlib import suppress
@@ -169,7 +168,7 @@ def _create_whole(path: Path) -> None:
     every later client ("table already exists").
     """
     # mlflow keeps the file open and may still write when the process ends.
-    with scratch.held_folder(tempfile.gettempdir(), "mlflow-") as folder:
+    with scratch.held_folder(kind="mlflow-") as folder:
         made = folder / "made.db"
         _make_tables(made)
         with suppress(FileExistsError), atomic_file(path, replace=False) as copy:

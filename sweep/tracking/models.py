@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import logging
-import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -191,7 +190,7 @@ class Models:
         from trainables.predictor import Predictor, write_predictor
 
         logging.getLogger("mlflow.pyfunc").setLevel(logging.WARNING)  # it tells of every step
-        with scratch.held_folder(tempfile.gettempdir(), "model-") as folder:
+        with scratch.held_folder(kind="model-") as folder:
             data, whole = folder / "data", folder / "model"
             data.mkdir()
             write_predictor(data, arm.record, self._weights(arm))

@@ -59,7 +59,8 @@ def built_once(kind: str, key: Json, build: Callable[[Path], None]) -> Path:
     if _is_whole(entry):
         return entry
     with lock_file(folder, name) as lock:
-        taken(lock, _Waiting(entry).once_more)
+        with contextlib.suppress(NoLocks):  # renames alone keep entries whole
+            file_locks.wait_for_lock(lock, wait=_Waiting(entry).once_more)
         if not _is_whole(entry):
             _build(entry, key, build)
     return entry
@@ -79,19 +80,6 @@ def lock_file(folder: Path, name: str) -> IO[str]:
             f"the cache folder {folder} cannot be written ({error}). "
             "Set SWEEP_CACHE to a folder you own."
         ) from error
-
-
-def taken(lock: IO[str], waiting: Callable[[], None]) -> None:
-    """Wait for a lock; ``waiting`` is called again and again while another process has it."""
-    while True:
-        try:
-            file_locks.lock(lock)
-        except BlockingIOError:
-            waiting()
-            continue
-        except NoLocks:  # renames alone keep entries whole
-            pass
-        return
 
 
 class _Waiting:

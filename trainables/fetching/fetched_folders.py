@@ -27,7 +27,7 @@ from queue import SimpleQueue
 from typing import IO
 
 from trainables.errors import BadData, Misuse, StoreError
-from trainables.fetching.cache import cache_root, lock_file, taken
+from trainables.fetching.cache import cache_root, lock_file
 from trainables.fetching.remote_folders import (
     RemoteFile,
     RemoteFolder,
@@ -35,6 +35,8 @@ from trainables.fetching.remote_folders import (
     is_address,
     without_scheme,
 )
+from trainables.machine import file_locks
+from trainables.machine.file_locks import NoLocks
 
 KIND = "fetched"  # the folder below the cache root
 COPIES = 16  # at a time: small files take as long as an answer takes
@@ -141,7 +143,8 @@ class _Fetch:
             if _is_whole(entry, files):
                 return entry
             with self._lock_file() as lock:
-                taken(lock, self._tell_of_the_other)
+                with contextlib.suppress(NoLocks):  # renames alone keep entries whole
+                    file_locks.wait_for_lock(lock, wait=self._tell_of_the_other)
                 if _is_whole(entry, files) or self._complete(entry, files):
                     return entry
         raise BadData(

@@ -9,10 +9,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import math
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
@@ -48,6 +49,27 @@ def lock(file: IO[str] | int, *, shared: bool = False, wait: bool = False) -> No
         raise
 
 
+def wait_for_lock(
+    file: IO[str],
+    wait_s: float = math.inf,
+    wait: Callable[[], None] = lambda: time.sleep(LOOK_EVERY_S),
+) -> None:
+    """Take a lock once no other process has it; ``wait`` is called between two tries.
+
+    Raises:
+        BlockingIOError: another process has it, after ``wait_s`` still.
+        NoLocks: there are none.
+    """
+    give_up = time.monotonic() + wait_s
+    while True:
+        try:
+            return lock(file)
+        except BlockingIOError:
+            if time.monotonic() >= give_up:
+                raise
+        wait()
+
+
 def open_lock(path: Path) -> IO[str]:
     """The file of a lock, made where it is missing, for those who may write its folder alone.
 
@@ -73,14 +95,8 @@ def held(path: Path, wait_s: float = 0.0) -> Iterator[None]:
     while True:
         with contextlib.ExitStack() as stack:
             file = stack.enter_context(open_lock(path))
-            try:
-                with contextlib.suppress(NoLocks):
-                    lock(file)
-            except BlockingIOError:
-                if time.monotonic() >= give_up:
-                    raise
-                time.sleep(LOOK_EVERY_S)
-                continue
+            with contextlib.suppress(NoLocks):
+                wait_for_lock(file, give_up - time.monotonic())
             if _is_at(path, file):
                 stack.callback(path.unlink, missing_ok=True)  # before it is let go
                 yield

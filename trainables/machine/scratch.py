@@ -21,16 +21,17 @@ LINK = "r"  # in a folder: to one elsewhere that goes with it
 
 
 @contextmanager
-def held_folder(place: str, kind: str = "") -> Iterator[Path]:
+def held_folder(place: str = "", kind: str = "") -> Iterator[Path]:
     """A new folder in ``place``; those of killed processes there go first.
 
     Args:
-        place: where, for instance /tmp.
+        place: where; default: where the system has such folders.
         kind: what its name tells people, ending in "-".
 
     Raises:
         OSError: none can be made there.
     """
+    place = place or tempfile.gettempdir()
     remove_left_overs(place)
     folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{kind}", dir=place))
     try:
