@@ -23,6 +23,11 @@ def is_finite(value: Json) -> bool:
     return abs(value) < sys.float_info.max and math.isfinite(value)
 
 
+def is_whole(value: Json) -> bool:
+    """Whether it is a whole number, of 64 bits: a longer one fits no float and no tensor."""
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
+
+
 @dataclass(frozen=True)
 class _Interval:
     low: float

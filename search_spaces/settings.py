@@ -7,11 +7,11 @@ import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Annotated, cast
 
-from search_spaces.ranges import Range, range_from_json, range_to_json
+from search_spaces.ranges import Range, is_finite, is_whole, range_from_json, range_to_json
 from trainables.config.arm import field_of
-from trainables.config.fields import NamedFields
+from trainables.config.fields import NamedFields, Untyped, check_ruled
 from trainables.errors import InvalidValue, require
 from trainables.plain import Json
 
@@ -26,17 +26,28 @@ _SHARED = (
 )  # fmt: skip
 
 
+IS_MAPPING = Untyped(lambda value: isinstance(value, Mapping), "a mapping of fields to ranges")
+_IS_COUNT = Untyped(
+    lambda value: value is None or (is_whole(value) and value >= 1),
+    "a whole number from 1 up, or null for as many as the space's",
+)
+_IS_SHARE = Untyped(
+    lambda value: is_finite(value) and 0 <= value < 1, "a share of f0 from 0 up and below 1"
+)
+
+
 @dataclass(frozen=True)
 class Setting(NamedFields):
     """One comparison of a results table: what it changes in the space's base run."""
 
     name: str
     fields: Mapping[str, Json]
-    n_proposals: int | None = None  # at most so many of the space's; None: as many as the space's
-    ranges: Mapping[str, Range] = field(default_factory=dict)  # in the place of the space's
+    n_proposals: Annotated[int | None, _IS_COUNT] = None  # at most so many of the space's
+    # In the place of the space's.
+    ranges: Annotated[Mapping[str, Range], IS_MAPPING] = field(default_factory=dict)
     # The share of f0 that a winner must be asked to remove, all layers together; see
     # ``constraints.demanded_descent``. 0: whatever it asks for.
-    least_descent: float = 0.0
+    least_descent: Annotated[float, _IS_SHARE] = 0.0
     # Proposals that are given, by name, before any that are searched: each what it changes in the
     # setting's run. A point may set fields of the primal run, too; the baseline stays that of the
     # setting.
@@ -161,6 +172,27 @@ def require_names(space: str, settings: Sequence[str]) -> None:
         raise InvalidValue(f"search space {space}: setting names must differ, got {settings}.")
     for name in settings:
         require_name("a setting's name", name)
+
+
+def require_kinds(setting: Setting) -> None:
+    """Raise InvalidValue for a field of a setting that is of another kind than it must be."""
+    name, fields = cast(tuple[Json, Json], (setting.name, setting.fields))
+    if not isinstance(name, str) or not isinstance(fields, Mapping):
+        raise InvalidValue(f"a setting must have a name and a mapping of fields, got {setting!r}.")
+    check_ruled(setting, lambda field: f"{field} of setting {name!r}")
+    require_ranges(f"ranges of setting {name!r}", setting.ranges)
+    require_points(name, setting.points)
+
+
+def require_ranges(what: str, ranges: Mapping[str, Json]) -> None:
+    """Raise InvalidValue unless these are ranges."""
+    for name, values in ranges.items():
+        if not isinstance(values, Range):
+            raise InvalidValue(
+                f"{what}: that of {name} must be Uniform(low, high), LogUniform(low, high), "
+                "LogDecay(low, high), LogReach(low, high) or Choice((one, another)), got "
+                f"{values!r}."
+            )
 
 
 def require_points(setting: str, points: Json) -> None:

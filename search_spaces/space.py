@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal, cast, get_args
+from typing import Annotated, Literal, cast, get_args
 
 from search_spaces.effects.by_effect import RESILIENCE as RESILIENCE
 from search_spaces.effects.by_effect import STATED, effect_of, is_within, moved, stated, with_effect
@@ -23,18 +23,20 @@ from search_spaces.ranges import LogReach as LogReach
 from search_spaces.ranges import LogUniform as LogUniform
 from search_spaces.ranges import Range as Range
 from search_spaces.ranges import Uniform as Uniform
-from search_spaces.ranges import ends_of, into, is_finite
-from search_spaces.settings import Setting as Setting
+from search_spaces.ranges import ends_of, into, is_finite, is_whole
 from search_spaces.settings import (
+    IS_MAPPING,
     ranges_from_json,
     ranges_to_json,
+    require_kinds,
     require_names,
     require_own,
-    require_points,
+    require_ranges,
 )
+from search_spaces.settings import Setting as Setting
 from trainables.config.arm import ArmConfig, ConstraintConfig, field_of
 from trainables.config.constraint import TOLERANCE
-from trainables.config.fields import NamedFields
+from trainables.config.fields import NamedFields, Untyped, at_least, check_ruled
 from trainables.errors import InvalidValue, UnknownName, require
 from trainables.plain import Json
 
@@ -63,46 +65,73 @@ _JOINT = tuple(
 )
 
 
+_IS_TEXT = Untyped(lambda text: isinstance(text, str), "text")
+_IS_RUN = Untyped(lambda run: isinstance(run, ArmConfig), "an ArmConfig")
+_ARE_SETTINGS = Untyped(
+    lambda given: isinstance(given, list | tuple) and all(isinstance(s, Setting) for s in given),
+    "a tuple of Setting, like (Setting(...),)",
+)
+_ARE_SEEDS = Untyped(
+    lambda seeds: isinstance(seeds, list | tuple) and all(map(is_whole, seeds)),
+    "a list of whole numbers",
+)
+_IS_TOLERANCE = Untyped(
+    lambda share: is_finite(share) and 0 <= share < 1,
+    "a share of the demanded descent from 0 up and below 1",
+    "at 1 a layer that removes nothing would be feasible.",
+)
+_IS_GPU_SHARE = Untyped(
+    lambda share: share == "measured" or (is_finite(share) and 0.01 <= share <= 1),
+    "a share of one GPU from 0.01 to 1, or 'measured'",
+    "an arm trains on one GPU at most.",
+)
+_IS_PATIENCE = Untyped(lambda value: is_finite(value) and value > 0, "a positive number")
+
+
 @dataclass(frozen=True, kw_only=True)
 class SearchSpace(NamedFields):
     """A base run, its settings, the ranges, and how much of them to try."""
 
-    name: str
-    base: ArmConfig  # its constraint is the first proposal of every setting
-    settings: tuple[Setting, ...]
-    summary: str = ""  # one line for `sweep spaces`
-    ranges: Mapping[str, Range] = field(default_factory=dict)
-    n_proposals: int = 8
-    search_seeds: tuple[int, ...] = (0, 1)
+    name: Annotated[str, _IS_TEXT]
+    base: Annotated[ArmConfig, _IS_RUN]  # its constraint is the first proposal of every setting
+    settings: Annotated[tuple[Setting, ...], _ARE_SETTINGS]
+    summary: Annotated[str, _IS_TEXT] = ""  # one line for `sweep spaces`
+    ranges: Annotated[Mapping[str, Range], IS_MAPPING] = field(default_factory=dict)
+    n_proposals: Annotated[int, at_least(1)] = 8
+    search_seeds: Annotated[tuple[int, ...], _ARE_SEEDS] = (0, 1)
     sampler: Sampler = "tpe"
-    sampler_seed: int = 0
+    sampler_seed: Annotated[int, Untyped(is_whole, "a whole number")] = 0
     phase: Phase = "search"  # confirmation: fresh seeds of listed points, perhaps on the test split
-    tolerance: float = TOLERANCE  # the missing share that is still feasible; no number changes
+    # The missing share that is still feasible; no number changes.
+    tolerance: Annotated[float, _IS_TOLERANCE] = TOLERANCE
     # Seeds whose pairs were chosen by their scores elsewhere: of a configuration that is run again.
     selected_seeds: tuple[int, ...] = ()
     # How its arms are run. Not part of what is trained: numbers do not depend on it.
-    gpus_per_arm: float | Literal["measured"] = 1.0  # share of a GPU; measured: by memory
-    stall_after_s: float = 3600.0  # without a report for so long, an arm hangs
+    # Share of a GPU; measured: by memory.
+    gpus_per_arm: Annotated[float | Literal["measured"], _IS_GPU_SHARE] = 1.0
+    stall_after_s: Annotated[float, _IS_PATIENCE] = 3600.0  # silent for so long, an arm hangs
 
     def __post_init__(self) -> None:
         """Check types and names and build every setting once, so that a wrong space fails here."""
-        self._check_types()
+        check_ruled(self)
+        for name in ("settings", "search_seeds"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        for setting in self.settings:
+            require_kinds(setting)
+        require_ranges("ranges", self.ranges)
+        self._check_text()
         self._check_names()
         if self.base.constraint is None:
             raise InvalidValue(
                 f"search space {self.name}: base.constraint must be given; "
                 "it is the first proposal."
             )
-        if self.phase not in get_args(Phase):
-            raise UnknownName.of("phase", str(self.phase), get_args(Phase))
-        if self.sampler not in SAMPLERS:
-            raise UnknownName.of("sampler", str(self.sampler), SAMPLERS)
-        require(self.n_proposals >= 1, "n_proposals", self.n_proposals, "at least 1")
+        for name, known in (("phase", get_args(Phase)), ("sampler", SAMPLERS)):
+            if getattr(self, name) not in known:
+                raise UnknownName.of(name, str(getattr(self, name)), known)
         seeds = self.search_seeds
         differ = len(set(seeds)) == len(seeds) > 0 and min(seeds) >= 0
         require(differ, "search_seeds", list(seeds), "different whole numbers from 0 up")
-        self._check_verdicts()
-        self._check_running()
         for name, values in self.ranges.items():
             if not field_of(name).startswith("constraint."):
                 require_own(name, "a range")
@@ -184,37 +213,7 @@ class SearchSpace(NamedFields):
                 "with what it comes to, in both arms."
             )
 
-    def _check_types(self) -> None:
-        """Files and the command line give plain values: what is no such thing is named here."""
-        for name, text in (("name", self.name), ("summary", self.summary)):
-            require(isinstance(text, str), name, text, "text")
-        for name, count in (("n_proposals", self.n_proposals), ("sampler_seed", self.sampler_seed)):
-            require(_is_whole(count), name, count, "a whole number")
-        seeds = cast(Json, self.search_seeds)
-        are_whole = isinstance(seeds, list | tuple) and all(map(_is_whole, seeds))
-        require(are_whole, "search_seeds", seeds, "a list of whole numbers")
-        object.__setattr__(self, "search_seeds", tuple(seeds))
-        require(isinstance(cast(Json, self.base), ArmConfig), "base", self.base, "an ArmConfig")
-        given = cast(Json, self.settings)
-        are_some = isinstance(given, list | tuple) and all(isinstance(s, Setting) for s in given)
-        require(are_some, "settings", given, "a tuple of Setting, like (Setting(...),)")
-        object.__setattr__(self, "settings", tuple(given))
-        for setting in cast(tuple[Json, ...], self.settings):
-            if not isinstance(setting.name, str) or not isinstance(setting.fields, Mapping):
-                raise InvalidValue(
-                    f"a setting must have a name and a mapping of fields, got {setting!r}."
-                )
-            most = setting.n_proposals
-            require(
-                most is None or (_is_whole(most) and most >= 1),
-                f"n_proposals of setting {setting.name!r}",
-                most,
-                "a whole number from 1 up, or null for as many as the space's",
-            )
-        self._check_ranges("ranges", self.ranges)
-        for setting in self.settings:
-            require_points(setting.name, setting.points)
-            self._check_ranges(f"ranges of setting {setting.name!r}", setting.ranges)
+    def _check_text(self) -> None:
         try:  # a lone half of a surrogate pair can be neither printed nor stored
             json.dumps(self.to_json(), ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
@@ -222,42 +221,6 @@ class SearchSpace(NamedFields):
                 f"search space {self.name!r}: every text must be valid Unicode, got "
                 f"{error.object[error.start : error.end]!r}. Take that character out."
             ) from error
-
-    @staticmethod
-    def _check_ranges(what: str, ranges: Json) -> None:
-        require(isinstance(ranges, Mapping), what, ranges, "a mapping of fields to ranges")
-        for name, values in ranges.items():
-            if not isinstance(values, Range):
-                raise InvalidValue(
-                    f"{what}: that of {name} must be Uniform(low, high), LogUniform(low, high), "
-                    "LogDecay(low, high), LogReach(low, high) or Choice((one, another)), got "
-                    f"{values!r}."
-                )
-
-    def _check_verdicts(self) -> None:
-        require(
-            is_finite(self.tolerance) and 0 <= self.tolerance < 1,
-            "tolerance",
-            self.tolerance,
-            "a share of the demanded descent from 0 up and below 1",
-            "at 1 a layer that removes nothing would be feasible.",
-        )
-        for setting in self.settings:
-            least, name = setting.least_descent, f"least_descent of setting {setting.name!r}"
-            is_share = is_finite(least) and 0 <= least < 1
-            require(is_share, name, least, "a share of f0 from 0 up and below 1")
-
-    def _check_running(self) -> None:
-        share, patience = self.gpus_per_arm, self.stall_after_s
-        require(
-            share == "measured" or (is_finite(share) and 0.01 <= share <= 1),
-            "gpus_per_arm",
-            share,
-            "a share of one GPU from 0.01 to 1, or 'measured'",
-            "an arm trains on one GPU at most.",
-        )
-        is_positive = is_finite(patience) and patience > 0
-        require(is_positive, "stall_after_s", patience, "a positive number")
 
     def _check_names(self) -> None:
         fits = re.fullmatch(r"[a-z][a-z0-9_]*", self.name) is not None
@@ -475,11 +438,6 @@ class SearchSpace(NamedFields):
         values["selected_seeds"] = tuple(plain.get("selected_seeds", ()))
         values["ranges"] = ranges_from_json(plain)
         return cls(**values)
-
-
-def _is_whole(value: object) -> bool:
-    """Whether it is a whole number, of 64 bits: a longer one fits no float and no tensor."""
-    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
 
 
 def _fields(point: Mapping[str, Json]) -> dict[str, Json]:

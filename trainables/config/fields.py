@@ -32,6 +32,15 @@ class Rule:
     holds: Callable[[Any], bool]
     allowed: str
     advice: str = ""
+    any_type: bool = False  # asked about values of every type, and None, in place of the type
+
+    def check(self, name: str, value: object) -> object:
+        """The value, or InvalidValue."""
+        require(self.holds(value), name, value, self.allowed, self.advice)
+        return value
+
+
+Untyped = functools.partial(Rule, any_type=True)
 
 
 def at_least(least: int, advice: str = "") -> Rule:
@@ -98,6 +107,14 @@ class Section(NamedFields):
         return cls(**values)
 
 
+def check_ruled(holder: Any, label: Callable[[str], str] = str) -> None:
+    """Check the fields of a dataclass that have a ``Rule``; ``label`` says what to call one."""
+    for name, hint in _hints(type(holder)).items():  # type: ignore[arg-type]  # a class hashes
+        if typing.get_origin(hint) is Annotated:
+            check = _checks(type(holder))[name]  # type: ignore[arg-type]
+            object.__setattr__(holder, name, check(label(name), getattr(holder, name)))
+
+
 @functools.cache
 def _hints(section: type) -> dict[str, Any]:
     """The annotations of a section's fields, in their order."""
@@ -137,14 +154,15 @@ def _check_of(hint: Any) -> Check:
 
 
 def _ruled(hint: Any, rule: Rule) -> Check:
+    if rule.any_type:
+        return rule.check
     kind = _check_of(hint)
-    allowed = rule.allowed + " or null" * (type(None) in typing.get_args(hint))
+    null = " or null" * (type(None) in typing.get_args(hint))
+    ruled = dataclasses.replace(rule, allowed=rule.allowed + null)
 
     def check(name: str, value: object) -> object:
         value = kind(name, value)
-        if value is not None and not rule.holds(value):
-            require(False, name, value, allowed, rule.advice)
-        return value
+        return None if value is None else ruled.check(name, value)
 
     return check
 
