@@ -21,7 +21,6 @@ import torch
 from trainables.build import build_model, build_task, parameter_dtype, placed
 from trainables.config.arm import ArmConfig
 from trainables.config.constraint import TOLERANCE
-from trainables.early_signs import EarlySigns
 from trainables.environment import environment, is_same_environment
 from trainables.errors import (
     BadData,
@@ -44,7 +43,6 @@ from trainables.memory import (
 )
 from trainables.plain import Json
 from trainables.primal_dual.constraints import descent_constraints, missing_shares
-from trainables.primal_dual.diagnosis import dual_warnings
 from trainables.primal_dual.weighting import weighting_of
 from trainables.records import arm_record as results
 from trainables.records.arm_record import ArmRecord, Report, Status
@@ -52,6 +50,8 @@ from trainables.records.arms import ArmStore
 from trainables.registry.training_code import training_code
 from trainables.retries import ARM_STARTS
 from trainables.sharding.ranks import ALONE, Company, Ranks
+from trainables.signs.diagnosis import dual_warnings
+from trainables.signs.early_signs import EarlySigns
 from trainables.tasks.base import References, Task
 from trainables.training import Training, from_bytes, to_bytes
 

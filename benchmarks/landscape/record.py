@@ -26,11 +26,11 @@ from sweep.cli.options import parse_values
 from sweep.study.feasibility import judge
 from trainables.build import build_task, parameter_dtype
 from trainables.config.arm import ArmConfig
-from trainables.early_signs import EarlySigns
 from trainables.plain import Json
 from trainables.primal_dual.constraints import demanded_descent
 from trainables.primal_dual.schedule import effective_dual_steps
 from trainables.records.arm_record import REPORTED_LOSS, REPORTED_MISSING_SHARE, ArmRecord, Report
+from trainables.signs.early_signs import EarlySigns
 
 ALPHA, DUAL_LR, RESILIENCE = "constraint.alpha", "constraint.dual_lr", "constraint.resilience"
 OF_A_MACHINE = ("data.folder", "model.checkpoint")  # recorded as the space has them

@@ -52,11 +52,11 @@ from sweep.study.lock import Driver, driver_of
 from sweep.study.opening import find_sweep, open_store
 from sweep.study.selection import outcome_text
 from sweep.tracking.address import TrackingError, known_id, place_of
-from trainables.early_signs import WENT
 from trainables.errors import Misuse, SweepError, missing_plugin
 from trainables.plain import Json
 from trainables.records.objects import ObjectStore
 from trainables.records.parallel_reads import at_once
+from trainables.signs.early_signs import WENT
 
 WATCH_S = 5.0  # between two looks of `status --watch`
 SHOWN_FAILURES = 6  # arms whose reason `status` prints; a sweep can stop hundreds for one

@@ -11,9 +11,9 @@ from search_spaces.space import SearchSpace
 from sweep.results.provenance import device_s
 from sweep.results.sweep_view import ArmPlace, SettingView, SweepView
 from sweep.study.selection import counted, winner_of
-from trainables.early_signs import WENT
 from trainables.plain import Json, finite
 from trainables.records.arm_record import Status
+from trainables.signs.early_signs import WENT
 
 State = Literal["running", "stopped", "failed", "finished"]
 ENDED_EARLY: tuple[Status, ...] = ("failed", "diverged", "stopped")  # what needs a user comes first

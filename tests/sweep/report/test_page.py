@@ -47,10 +47,10 @@ from tests.support.sweeps import (
     point,
     store_sweep,
 )
-from trainables.early_signs import WENT
 from trainables.errors import Misuse, StoreError, SweepError, UnknownName
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
+from trainables.signs.early_signs import WENT
 
 
 def view_of(objects: ObjectStore, name: str = "tiny") -> SweepView:

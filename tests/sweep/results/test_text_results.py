@@ -22,12 +22,12 @@ from tests.support.proposals import pair as video_pair
 from tests.support.proposals import proposal
 from tests.support.records import SCALES
 from tests.support.training.text_records import LOSSES, SPACE, TEXT, finished
-from trainables.early_signs import EarlySigns
 from trainables.errors import InvalidValue
 from trainables.records.arm_record import ArmRecord, Report
 from trainables.registry.built_in import TASKS
 from trainables.registry.lookup import model_spec
 from trainables.registry.task_facts import ACCURACY, RMSE, TOKEN_ACCURACY
+from trainables.signs.early_signs import EarlySigns
 
 
 def test_every_task_says_its_metric_and_every_model_its_task() -> None:

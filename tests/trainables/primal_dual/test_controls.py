@@ -14,11 +14,11 @@ from tests.support.oracles import naive_violations
 from tests.support.training.forms import STEPS, config_of
 from tests.support.training.trainings import CPU, task_of, training_of
 from trainables.config.arm import ArmConfig, ConstraintConfig
-from trainables.early_signs import EarlySigns
 from trainables.errors import InvalidValue
 from trainables.primal_dual.constraints import Scales, demanded_descent
 from trainables.primal_dual.weighting import Control
 from trainables.records.arm_record import Report
+from trainables.signs.early_signs import EarlySigns
 from trainables.tasks.video_denoising import VideoDenoising
 from trainables.training import Training, from_bytes, to_bytes
 

@@ -17,7 +17,10 @@ from trainables.primal_dual.constraints import (
     lagrangian,
     violations,
 )
-from trainables.primal_dual.diagnosis import (
+from trainables.records.arm_record import Report
+from trainables.records.arms import ArmStore
+from trainables.records.objects import ObjectStore
+from trainables.signs.diagnosis import (
     dual_warnings,
     duality_gap,
     oscillates,
@@ -25,9 +28,6 @@ from trainables.primal_dual.diagnosis import (
     slackness,
     stalls,
 )
-from trainables.records.arm_record import Report
-from trainables.records.arms import ArmStore
-from trainables.records.objects import ObjectStore
 
 TIMES = np.arange(24)
 WAVE = np.cos(2 * math.pi * TIMES / 6)

@@ -15,7 +15,6 @@ from tests.support.oracles import TINY
 from trainables.arm_run import ArmRun
 from trainables.config.arm import ArmConfig
 from trainables.config.constraint import TOLERANCE
-from trainables.early_signs import EarlySigns, idle_signals
 from trainables.primal_dual.constraints import Scales, descent_constraints, missing_shares
 from trainables.primal_dual.dual_variables import Multipliers
 from trainables.primal_dual.schedule import lr_factor
@@ -23,6 +22,7 @@ from trainables.primal_dual.weighting import PrimalDual
 from trainables.records.arm_record import TRAIN_LOSS, TRAIN_SECONDS, Report
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
+from trainables.signs.early_signs import EarlySigns, idle_signals
 
 SCALES = Scales(constant_loss=1.0, identity_loss=0.5)
 SANE = {

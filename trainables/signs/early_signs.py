@@ -13,6 +13,7 @@ import math
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -30,25 +31,13 @@ from trainables.primal_dual.constraints import (
 )
 from trainables.primal_dual.schedule import effective_dual_steps
 from trainables.records.arm_record import TRAIN_LOSS, TRAIN_SECONDS, Report
+from trainables.signs import limits
 
-SETTLED = 0.25  # share of the steps after which a run is expected to have found its feet
-HALFWAY = 0.5  # share of the steps after which multipliers may end a run
-WOUND_UP = 0.8  # of the farthest a multiplier could have come: it only ever rose
-UNBOUNDED_WIND_UP = 20.0  # the farthest where nothing bounds it
-PAID_TO_RISE = 3.0  # an early layer's loss over the input's, while its weight is negative
-FLAT = 0.01  # of the first report's training loss: a loss that stays this near has not moved
-SLOW = 0.5  # of the median of earlier steps per second
-LEAST_SECONDS = 10.0  # of training, in a report interval whose speed says something
-ABOUT_EQUAL = 1.05  # a loss over the input's up to which a network has only not learnt yet
-GROWN = 10.0  # a hidden norm over its first report's, while the layer's loss has fallen
-STALE = 0.9  # a multiplier that keeps this share of itself over a whole report interval
-WELL_MET = -0.25  # mean violation, over the loss allowed, below which a multiplier should fall fast
 # of layer 0 under bound_zero, whose loss UT and DUST cannot change
 INPUT_ADVICE = (
     "Raise constraint.reference_loss, bound the first layer (constraint.reference=bound_first)"
 )
 WENT = "Said at step "  # begins what a record says of a sign that stands no longer
-IMPROVING = 0.95  # what is wrong has fallen below this share of itself since the last report
 
 
 @dataclass(frozen=True)
@@ -61,6 +50,9 @@ class Sign:
     of_constraint: bool = False  # it is about multipliers, which a feasible run may keep
 
 
+ConstraintSign = partial(Sign, of_constraint=True)
+
+
 @dataclass(frozen=True)
 class EarlySigns:
     """The early signs of one run, and when they end it."""
@@ -69,6 +61,12 @@ class EarlySigns:
     scales: Scales
     steps_per_epoch: int
     tolerance: float = TOLERANCE  # the missing share up to which a layer meets its constraint
+
+    @property
+    def constraint(self) -> ConstraintConfig:
+        """The constraint of a run that has one."""
+        assert self.config.constraint is not None
+        return self.config.constraint
 
     def warnings(self, reports: Sequence[Report]) -> list[str]:
         """Those that the last of ``reports`` gives rise to; empty when it looks sane."""
@@ -106,7 +104,9 @@ class EarlySigns:
             return ""
         before = {sign.text: sign for sign in self._signs(reports[:-1])}
         for sign in self._signs(reports):
-            stays = sign.text in before and sign.badness > IMPROVING * before[sign.text].badness
+            stays = (
+                sign.text in before and sign.badness > limits.IMPROVING * before[sign.text].badness
+            )
             if sign.ends and stays and self._is_late_enough(sign, reports[-1]):
                 return (
                     f"ended at step {reports[-1].step} of {config.steps}: {sign.text} "
@@ -118,102 +118,25 @@ class EarlySigns:
         if not sign.of_constraint:
             # steps that the evaluated weights look back
             averaged = 1.0 / (1.0 - self.config.weight_ema)
-            return report.step >= SETTLED * self.config.steps + averaged - 1.0
+            return report.step >= limits.SETTLED * self.config.steps + averaged - 1.0
         is_infeasible = max(report.layers["missing_shares"]) > self.tolerance
-        return is_infeasible and _half_of_the_rest(self.config, report)
+        return is_infeasible and _is_past_half(self, report)
 
     def _signs(self, reports: Sequence[Report]) -> list[Sign]:
         report, constraint = reports[-1], self.config.constraint
-        signs = list(_of_the_output(self.config, self.scales, report))
-        signs += _flat(self.config, reports)
-        signs += _slowed(reports)
-        signs += _exactly_zero(self.config, report)
-        if not self.config.facts.has_identity:
+        has_identity = self.config.facts.has_identity
+        signs = [*(_denoiser(self, report) if has_identity else _classifier(self, report))]
+        signs += [*_flat(self, reports), *_slowed(reports), *_exactly_zero(self, report)]
+        if not has_identity:
             signs += _scale_alone(reports)
         if constraint is not None and not constraint.is_control:
-            signs += self._wound_up(constraint, reports)
-            signs += _paid_to_rise(self.scales, report)
-            if constraint.is_adam:
-                signs += self._stale(constraint, reports)
+            constraints = descent_constraints(
+                constraint, len(report.layers["losses"]) - 1, self.scales
+            )
+            signs += [*_wound_up(self, constraints, reports), *_paid_to_rise(self, report)]
+            if constraint.is_adam and len(reports) > 1:
+                signs += _stale(self, constraints, *reports[-2:])
         return signs
-
-    def _constraints(self, constraint: ConstraintConfig, report: Report) -> DescentConstraints:
-        return descent_constraints(constraint, len(report.layers["losses"]) - 1, self.scales)
-
-    def _wound_up(self, constraint: ConstraintConfig, reports: Sequence[Report]) -> Iterator[Sign]:
-        """A layer is missed whose multiplier stands where one signal all the time would put it.
-
-        Where that signal is the largest there is (its clip; Adam's steps know no size) the sign
-        ends a run; the signal of a layer that never descended at all gives rise to a warning, once
-        half of the steps are over: whether such runs can end feasible was not measured.
-        """
-        report = reports[-1]
-        shares_L, values_L = report.layers["missing_shares"], report.layers["multipliers"]
-        missed = [
-            i for i, share in enumerate(shares_L) if share > self.tolerance and values_L[i] > 0
-        ]
-        if not missed or report.step < SETTLED * self.config.steps:
-            return
-        reach = self._reach(constraint, report.step)
-        bound = 1.0 if constraint.is_adam else constraint.signal_clip
-        farthest = UNBOUNDED_WIND_UP if bound is None else bound * reach
-        largest_F = np.max([r.layers["losses"] for r in reports], axis=0)
-        idle_L = reach * idle_signals(constraint, self._constraints(constraint, report), largest_F)
-        for index in missed:
-            layer, value = _layer(report, index), values_L[index]
-            ends = value >= WOUND_UP * farthest
-            is_late = _half_of_the_rest(self.config, report)
-            is_idle = not constraint.is_adam and value >= WOUND_UP * idle_L[index]
-            if ends or (is_late and is_idle):
-                yield Sign(
-                    f"The multiplier of layer {layer} only ever rose and its constraint is still "
-                    f"missed (wound up). {'Lower constraint.alpha' if layer else INPUT_ADVICE}, or "
-                    "train longer.",
-                    badness=shares_L[index],
-                    ends=ends,
-                    of_constraint=True,
-                )
-
-    def _reach(self, constraint: ConstraintConfig, last: int) -> float:
-        """What a multiplier would come to by step ``last`` under a signal of 1 all the time.
-
-        With the learning rate's schedule, and with resilience where it is a decay: then that of
-        small dual steps, (1 - exp(-c r)) / c where hard constraints give r; at a constant rate
-        never above the exact one. What nupi and augmented add in proportion to the signal is in it,
-        of a penalty that grows the largest.
-        """
-        hard = self._dual_time(constraint, last)
-        proportional = proportional_part(constraint)
-        decays = constraint.resilience_form == "decay" and constraint.dual_optimizer != "adam"
-        rate = decay_rate(constraint) if decays else 0.0
-        return proportional + (hard if rate == 0 else -math.expm1(-rate * hard) / rate)
-
-    def _dual_time(self, constraint: ConstraintConfig, last: int) -> float:
-        """The dual learning rates of all dual steps within the first ``last`` steps, added up."""
-        return constraint.dual_lr * effective_dual_steps(
-            self.config, steps_per_epoch=self.steps_per_epoch, until=last
-        )
-
-    def _stale(self, constraint: ConstraintConfig, reports: Sequence[Report]) -> Iterator[Sign]:
-        if len(reports) < 2:
-            return
-        first, report = reports[-2:]
-        before_L, now_L = first.layers["multipliers"], report.layers["multipliers"]
-        # the farthest that Adam's steps go
-        fall = self._dual_time(constraint, report.step) - self._dual_time(constraint, first.step)
-        constraints = self._constraints(constraint, report)
-        allowed_L = allowed_losses(constraints, np.array(report.layers["losses"]))
-        for index, (before, now) in enumerate(zip(before_L, now_L, strict=True)):
-            hardly_falls = 0 < STALE * before < now and fall > (1.0 - STALE) * before
-            if hardly_falls and report.layers["violations"][index] < WELL_MET * allowed_L[index]:
-                yield Sign(
-                    f"The multiplier of layer {_layer(report, index)} hardly falls though its "
-                    "constraint is well met: Adam remembers an earlier violation (stale moments). "
-                    "Use constraint.dual_optimizer=sgd.",
-                    badness=max(report.layers["missing_shares"], default=math.nan),
-                    ends=True,
-                    of_constraint=True,
-                )
 
 
 def _went(text: str, reports: Sequence[Report]) -> str:
@@ -227,41 +150,39 @@ def _first_sentence(text: str) -> str:
     return text.partition(". ")[0].rstrip(".") + "."
 
 
-def _half_of_the_rest(config: ArmConfig, report: Report) -> bool:
+def _is_settled(run: EarlySigns, report: Report) -> bool:
+    return report.step >= limits.SETTLED * run.config.steps
+
+
+def _is_past_half(run: EarlySigns, report: Report) -> bool:
     """Whether half of the steps that follow the warm-up are over."""
-    assert config.constraint is not None
-    warmup = config.constraint.warmup_steps
-    return report.step >= warmup + HALFWAY * (config.steps - warmup)
+    warmup = run.constraint.warmup_steps
+    return report.step >= warmup + limits.HALFWAY * (run.config.steps - warmup)
 
 
-def _of_the_output(config: ArmConfig, scales: Scales, report: Report) -> Iterator[Sign]:
-    loss = report.layers["losses"][-1]
-    if not config.facts.has_identity:
-        yield from _of_classifier(config, loss, report.step)
-        return
-    identity = scales.identity_loss / scales.constant_loss
+def _denoiser(run: EarlySigns, report: Report) -> Iterator[Sign]:
+    config, loss = run.config, report.layers["losses"][-1]
+    identity = run.scales.identity_loss / run.scales.constant_loss
     if loss > 1.0:
-        found = "the output shows less than a grey image. Lower primal_lr, or train longer."
+        cause = "the output shows less than a grey image. Lower primal_lr, or train longer."
         if config.model.spec.ends_in_relu:
-            found = "the output may be blank (dead ReLU). Lower primal_lr or choose another "
-            found += "model.variant."
-        yield Sign(
-            f"The held-out loss is above the constant prediction's: {found}",
-            badness=loss,
-            ends=True,
-        )
-    elif config.train_gamma > 0 and loss >= identity and report.step >= SETTLED * config.steps:
+            cause = "the output may be blank (dead ReLU). Lower primal_lr or choose another "
+            cause += "model.variant."
+        text = f"The held-out loss is above the constant prediction's: {cause}"
+        yield Sign(text, badness=loss, ends=True)
+    elif config.train_gamma > 0 and loss >= identity and _is_settled(run, report):
         how = "is not below the unchanged input's after a quarter of the steps. Train longer or "
         how += "raise primal_lr."
-        if loss > ABOUT_EQUAL * identity:
+        if loss > limits.ABOUT_EQUAL * identity:
             how = "is above the unchanged input's after a quarter of the steps. Lower primal_lr, "
             how += "or train longer."
         yield Sign(f"The held-out loss {how}", badness=loss)
 
 
-def _of_classifier(config: ArmConfig, loss: float, step: int) -> Iterator[Sign]:
+def _classifier(run: EarlySigns, report: Report) -> Iterator[Sign]:
     """A cross entropy above that of the label frequencies; it may yet be right in most answers."""
-    if loss >= 1.0 and step >= SETTLED * config.steps:
+    loss = report.layers["losses"][-1]
+    if loss >= 1.0 and _is_settled(run, report):
         yield Sign(
             "The held-out loss is not below the constant prediction's after a quarter of the "
             "steps: nothing is learnt yet, or wrong answers are given with certainty. Lower "
@@ -270,22 +191,17 @@ def _of_classifier(config: ArmConfig, loss: float, step: int) -> Iterator[Sign]:
         )
 
 
-def _flat(config: ArmConfig, reports: Sequence[Report]) -> Iterator[Sign]:
+def _flat(run: EarlySigns, reports: Sequence[Report]) -> Iterator[Sign]:
     """The training loss of the last layer is that of the first report in all others, to 1 %."""
     losses = [r.scalars[TRAIN_LOSS] for r in reports if TRAIN_LOSS in r.scalars]
-    is_late = reports[-1].step >= SETTLED * config.steps
-    if len(losses) >= 3 and is_late and _largest_change(losses) < FLAT:
+    if len(losses) < 3 or losses[0] == 0 or reports[-1].step < limits.SETTLED * run.config.steps:
+        return
+    if all(abs(loss / losses[0] - 1.0) < limits.FLAT for loss in losses):  # never with a NaN
         yield Sign(
             "The training loss has not moved since the first report: nothing is learnt. Raise "
             "primal_lr, or look at the data.",
             badness=losses[-1],
         )
-
-
-def _largest_change(losses: Sequence[float]) -> float:
-    """The farthest of any loss from the first, as a share of it; inf with a NaN."""
-    away = [abs(loss / losses[0] - 1.0) if losses[0] else math.inf for loss in losses]
-    return math.inf if any(map(math.isnan, away)) else max(away)
 
 
 def _slowed(reports: Sequence[Report]) -> Iterator[Sign]:
@@ -295,11 +211,11 @@ def _slowed(reports: Sequence[Report]) -> Iterator[Sign]:
     """
     timed = [(r.step, r.scalars[TRAIN_SECONDS]) for r in reports if TRAIN_SECONDS in r.scalars]
     passed = [(b[0] - a[0], b[1] - a[1]) for a, b in itertools.pairwise(timed)]
-    if len(passed) < 5 or min(seconds for _, seconds in passed[-2:]) < LEAST_SECONDS:
+    if len(passed) < 5 or min(seconds for _, seconds in passed[-2:]) < limits.LEAST_SECONDS:
         return
     speeds = [steps / max(seconds, 1e-9) for steps, seconds in passed]
     usual = statistics.median(speeds[:-2])
-    if max(speeds[-2:]) < SLOW * usual:
+    if max(speeds[-2:]) < limits.SLOW * usual:
         yield Sign(
             "Training runs at less than half its speed (throughput halved): another program may "
             "use the machine, or memory is short. Look at it with nvidia-smi or top.",
@@ -307,13 +223,12 @@ def _slowed(reports: Sequence[Report]) -> Iterator[Sign]:
         )
 
 
-def _exactly_zero(config: ArmConfig, report: Report) -> Iterator[Sign]:
+def _exactly_zero(run: EarlySigns, report: Report) -> Iterator[Sign]:
     """A held-out loss, or an accuracy, of exactly 0; at train_gamma 0 an identity has that loss."""
-    zero = report.layers["losses"][-1] == 0.0 and (
-        config.train_gamma > 0 or not config.facts.has_identity
-    )
-    accuracies = report.layers.get("accuracies", ())
-    if zero or (accuracies and accuracies[-1] == 0.0):
+    config, accuracies = run.config, report.layers.get("accuracies", ())
+    is_noisy = config.train_gamma > 0 or not config.facts.has_identity
+    has_no_loss = is_noisy and report.layers["losses"][-1] == 0.0
+    if has_no_loss or (accuracies and accuracies[-1] == 0.0):
         yield Sign(
             "An evaluation is exactly 0: it measured nothing, targets stand in the input, or "
             "labels are mixed up. Check the data.",
@@ -328,19 +243,74 @@ def _scale_alone(reports: Sequence[Report]) -> Iterator[Sign]:
     a normalisation it leaves the scale of hidden states free (arXiv 2606.24898). In denoising the
     target has a scale, and so has the prediction. Layer 0 is the input.
     """
-    first, report = (r.layers for r in (reports[0], reports[-1]))
-    if "hidden_norms" not in first or "hidden_norms" not in report:  # of before they were measured
+    first, last = reports[0].layers, reports[-1].layers
+    if "hidden_norms" not in first or "hidden_norms" not in last:  # of before they were measured
         return
-    for layer in range(1, len(report["losses"])):
-        has_fallen = report["losses"][layer] < first["losses"][layer]
-        norm = report["hidden_norms"][layer]
-        if has_fallen and norm > GROWN * first["hidden_norms"][layer]:
+    for layer in range(1, len(last["losses"])):
+        has_fallen = last["losses"][layer] < first["losses"][layer]
+        norm = last["hidden_norms"][layer]
+        if has_fallen and norm > limits.GROWN * first["hidden_norms"][layer]:
             yield Sign(
-                f"The hidden state of layer {layer} has become more than {GROWN:g} times as large "
-                "while its loss fell: part of the descent may be scale alone. Compare the layer's "
-                "accuracy, and set weight_decay if that does not rise.",
+                f"The hidden state of layer {layer} has become more than {limits.GROWN:g} times as "
+                "large while its loss fell: part of the descent may be scale alone. Compare the "
+                "layer's accuracy, and set weight_decay if that does not rise.",
                 badness=norm,
             )
+
+
+def _wound_up(
+    run: EarlySigns, constraints: DescentConstraints, reports: Sequence[Report]
+) -> Iterator[Sign]:
+    """A layer is missed whose multiplier stands where one signal all the time would put it.
+
+    Where that signal is the largest there is (its clip; Adam's steps know no size) the sign ends a
+    run; the signal of a layer that never descended at all gives rise to a warning, once half of the
+    steps are over: whether such runs can end feasible was not measured (decision: an idle layer
+    warns of wind-up).
+    """
+    report, constraint = reports[-1], run.constraint
+    shares_L, values_L = report.layers["missing_shares"], report.layers["multipliers"]
+    missed = [i for i, v in enumerate(shares_L) if v > run.tolerance and values_L[i] > 0]
+    if not missed or not _is_settled(run, report):
+        return
+    reach = _reach(run, report.step)
+    bound = 1.0 if constraint.is_adam else constraint.signal_clip
+    farthest = limits.UNBOUNDED_WIND_UP if bound is None else bound * reach
+    largest_F = np.max([r.layers["losses"] for r in reports], axis=0)
+    idle_L = reach * idle_signals(constraint, constraints, largest_F)
+    is_late = _is_past_half(run, report)
+    for index in missed:
+        layer, value = index + constraints.first_layer, values_L[index]
+        ends = value >= limits.WOUND_UP * farthest
+        is_idle = not constraint.is_adam and value >= limits.WOUND_UP * idle_L[index]
+        if ends or (is_late and is_idle):
+            yield ConstraintSign(
+                f"The multiplier of layer {layer} only ever rose and its constraint is still "
+                f"missed (wound up). {'Lower constraint.alpha' if layer else INPUT_ADVICE}, or "
+                "train longer.",
+                badness=shares_L[index],
+                ends=ends,
+            )
+
+
+def _reach(run: EarlySigns, last: int) -> float:
+    """What a multiplier would come to by step ``last`` under a signal of 1 all the time.
+
+    With the learning rate's schedule, and with resilience where it is a decay: then that of small
+    dual steps, (1 - exp(-c r)) / c where hard constraints give r; at a constant rate never above
+    the exact one. What nupi and augmented add in proportion to the signal is in it.
+    """
+    constraint, hard = run.constraint, _dual_time(run, last)
+    decays = constraint.resilience_form == "decay" and constraint.dual_optimizer != "adam"
+    rate = decay_rate(constraint) if decays else 0.0
+    summed = hard if rate == 0 else -math.expm1(-rate * hard) / rate
+    return proportional_part(constraint) + summed
+
+
+def _dual_time(run: EarlySigns, last: int) -> float:
+    """The dual learning rates of all dual steps within the first ``last`` steps, added up."""
+    steps = effective_dual_steps(run.config, steps_per_epoch=run.steps_per_epoch, until=last)
+    return run.constraint.dual_lr * steps
 
 
 def idle_signals(
@@ -364,22 +334,37 @@ def idle_signals(
     return signal_L if config.signal_clip is None else signal_L.clip(max=config.signal_clip)
 
 
-def _paid_to_rise(scales: Scales, report: Report) -> Iterator[Sign]:
+def _paid_to_rise(run: EarlySigns, report: Report) -> Iterator[Sign]:
     losses_F, weights_F = report.layers["losses"], report.layers["weights"]
-    much = PAID_TO_RISE * max(losses_F[0], scales.identity_loss / scales.constant_loss)
+    much = limits.PAID_TO_RISE * max(
+        losses_F[0], run.scales.identity_loss / run.scales.constant_loss
+    )
     for layer in range(1, len(losses_F) - 1):
         if weights_F[layer] < 0 and losses_F[layer] > much:
-            yield Sign(
+            yield ConstraintSign(
                 f"Layer {layer} is paid to raise its loss: its weight is negative and its loss "
-                f"above {PAID_TO_RISE:g} times the input's. "
+                f"above {limits.PAID_TO_RISE:g} times the input's. "
                 "Lower constraint.dual_lr (its range, where it is searched), or set "
                 "constraint.grad_through_previous to false.",
                 badness=losses_F[layer],
                 ends=True,
-                of_constraint=True,
             )
 
 
-def _layer(report: Report, index: int) -> int:
-    """The layer that constraint ``index`` of a report is of: the last one is of layer L."""
-    return index + len(report.layers["losses"]) - len(report.layers["multipliers"])
+def _stale(
+    run: EarlySigns, constraints: DescentConstraints, first: Report, last: Report
+) -> Iterator[Sign]:
+    """Adam's multiplier hardly falls between two reports, over a constraint that is well met."""
+    fall = _dual_time(run, last.step) - _dual_time(run, first.step)
+    allowed_L = allowed_losses(constraints, np.array(last.layers["losses"]))
+    pairs = zip(first.layers["multipliers"], last.layers["multipliers"], strict=True)
+    for index, (before, now) in enumerate(pairs):
+        hardly_falls = 0 < limits.STALE * before < now and fall > (1.0 - limits.STALE) * before
+        if hardly_falls and last.layers["violations"][index] < limits.WELL_MET * allowed_L[index]:
+            yield ConstraintSign(
+                f"The multiplier of layer {index + constraints.first_layer} hardly falls though "
+                "its constraint is well met: Adam remembers an earlier violation (stale moments). "
+                "Use constraint.dual_optimizer=sgd.",
+                badness=max(last.layers["missing_shares"], default=math.nan),
+                ends=True,
+            )

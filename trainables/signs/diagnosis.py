@@ -20,38 +20,19 @@ Source: Boyd and Vandenberghe 2004, sections 5.2 and 5.5.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from trainables.config.arm import ArmConfig
 from trainables.config.constraint import TOLERANCE
 from trainables.primal_dual.constraints import Floats
-
-LEAST_REPORTS = 6  # fewer tell no oscillation from a run that is on its way
-LAST = 3  # reports that stand for the end of a run
-SIGN_CHANGES = 3  # that make an oscillation
-STEADY = 0.8  # of the largest swing before, which an oscillation that dies out falls below
-MUCH = 0.2  # of the loss: a product of multipliers and violations that is far from 0
-
-
-class Reported(Protocol):
-    """What is read of a report: records know this package, not the other way round."""
-
-    @property
-    def step(self) -> int:
-        """Primal steps done."""
-        ...
-
-    @property
-    def layers(self) -> Mapping[str, Sequence[float]]:
-        """Series by layer, of ``LAYER_SERIES``."""
-        ...
+from trainables.records.arm_record import Report
+from trainables.signs import limits
 
 
 def dual_warnings(
-    config: ArmConfig, reports: Sequence[Reported], tolerance: float = TOLERANCE
+    config: ArmConfig, reports: Sequence[Report], tolerance: float = TOLERANCE
 ) -> list[str]:
     """One sentence for each sign, with what to do; none of fewer than ``LEAST_REPORTS`` reports.
 
@@ -64,23 +45,18 @@ def dual_warnings(
     if constraint is None or constraint.is_control:
         return []
     settled = [r for r in reports if r.step > constraint.warmup_steps]
-    if len(settled) < LEAST_REPORTS or not all("multipliers" in r.layers for r in settled):
+    if len(settled) < limits.LEAST_REPORTS or any("multipliers" not in r.layers for r in settled):
         return []
-    of = {name: _series(settled, name) for name in ("missing_shares", "violations", "multipliers")}
-    of["slacks"] = _series(settled, "slacks")
+    names = ("missing_shares", "violations", "multipliers", "slacks")
+    of = {name: np.array([r.layers[name] for r in settled], dtype=np.float64) for name in names}
     losses_R = np.array([r.layers["losses"][-1] for r in settled])
     if not all(np.isfinite(values).all() for values in (*of.values(), losses_R)):
         return []  # it diverged, and that is said
-    first = len(settled[-1].layers["losses"]) - of["multipliers"].shape[1]
-    found = [*_by_layer(of, first, tolerance)]
-    found += _slackness(of, losses_R, first)
+    first = constraint.first_layer
+    warnings = [*_by_layer(of, first, tolerance), *_slackness(of, losses_R, first)]
     if constraint.grad_through_previous:  # else there is no Lagrangian
-        found += _gap(of, losses_R)
-    return found
-
-
-def _series(reports: Sequence[Reported], name: str) -> Floats:
-    return np.array([r.layers[name] for r in reports], dtype=np.float64)
+        warnings += _gap(of, losses_R)
+    return warnings
 
 
 def _by_layer(of: dict[str, Floats], first: int, tolerance: float) -> Iterator[str]:
@@ -126,8 +102,8 @@ def oscillates(values_R: Floats, least: float) -> bool:
     """
     half = len(values_R) // 2
     before, after = _swing(values_R[:half]), _swing(values_R[half:])
-    changes = sign_changes(values_R) >= SIGN_CHANGES
-    return changes and after > least and after >= STEADY * before
+    changes = sign_changes(values_R) >= limits.SIGN_CHANGES
+    return changes and after > least and after >= limits.STEADY * before
 
 
 def _swing(values_R: Floats) -> float:
@@ -144,9 +120,9 @@ def stalls(is_missed_R: Sequence[bool] | Floats, shares_R: Floats, multipliers_R
     >>> stalls(missed, share, flat), stalls(missed, share, np.arange(4.0))
     (True, False)
     """
-    no_better = shares_R[-1] >= shares_R[-LAST]
-    stands = multipliers_R[-1] <= multipliers_R[-LAST]
-    return bool(all(is_missed_R[-LAST:]) and no_better and stands)
+    no_better = shares_R[-1] >= shares_R[-limits.LAST]
+    stands = multipliers_R[-1] <= multipliers_R[-limits.LAST]
+    return bool(all(is_missed_R[-limits.LAST :]) and no_better and stands)
 
 
 def slackness(multipliers_RL: Floats, violations_RL: Floats, slacks_RL: Floats) -> Floats:
@@ -157,7 +133,7 @@ def slackness(multipliers_RL: Floats, violations_RL: Floats, slacks_RL: Floats) 
     [0.0, 0.5]
     """
     products_RL = np.abs(multipliers_RL * (violations_RL - slacks_RL))
-    means_L: Floats = products_RL[-LAST:].mean(axis=0)
+    means_L: Floats = products_RL[-limits.LAST :].mean(axis=0)
     return means_L
 
 
@@ -175,10 +151,10 @@ def duality_gap(multipliers_L: Floats, violations_L: Floats) -> float:
 
 def _slackness(of: dict[str, Floats], losses_R: Floats, first: int) -> Iterator[str]:
     of_layers = slackness(of["multipliers"], of["violations"], of["slacks"])
-    share = of_layers.sum() / max(losses_R[-LAST:].mean(), np.finfo(float).tiny)
-    if share > MUCH:
+    share = of_layers.sum() / max(losses_R[-limits.LAST :].mean(), np.finfo(float).tiny)
+    if share > limits.MUCH:
         worst = int(of_layers.argmax())
-        is_met = (of["violations"] - of["slacks"])[-LAST:, worst].mean() < 0
+        is_met = (of["violations"] - of["slacks"])[-limits.LAST :, worst].mean() < 0
         pressed = "presses a layer that meets its constraint" if is_met else "has not yet closed it"
         yield (
             f"Multipliers and violations do not complement each other: their products are "
@@ -190,13 +166,13 @@ def _slackness(of: dict[str, Floats], losses_R: Floats, first: int) -> Iterator[
 def _gap(of: dict[str, Floats], losses_R: Floats) -> Iterator[str]:
     gap = duality_gap(of["multipliers"][-1], of["violations"][-1])
     share = gap / max(losses_R[-1], np.finfo(float).tiny)
-    if share > MUCH:
+    if share > limits.MUCH:
         yield (
             f"The Lagrangian ended {share:.0%} of the loss above the loss (duality gap, an "
             "estimate): layers that are pressed still miss. Ask for less alpha, or lower "
             "resilience."
         )
-    elif share < -MUCH:
+    elif share < -limits.MUCH:
         yield (
             f"The Lagrangian ended {-share:.0%} of the loss below the loss (duality gap, an "
             "estimate): layers that meet their constraints are pressed. Let both rates fall for "
