@@ -169,8 +169,8 @@ def _gap(of: dict[str, Floats], losses_R: Floats) -> Iterator[str]:
     if share > limits.MUCH:
         yield (
             f"The Lagrangian ended {share:.0%} of the loss above the loss (duality gap, an "
-            "estimate): layers that are pressed still miss. Ask for less alpha, or lower "
-            "resilience."
+            "estimate): layers with a multiplier still miss their constraints. Lower alpha, which "
+            "asks for less descent, or lower resilience."
         )
     elif share < -limits.MUCH:
         yield (
