@@ -145,15 +145,17 @@ def gaps(constraints: DescentConstraints, losses_F: Array) -> Array:
 
 
 def _times(matrix_LF: Array, values_F: Array) -> Array:
-    """A product whose every row is rounded alike, in a stack of matrices as in one alone.
+    """``matrix_LF @ values_F``, rounded alike in a stack of K arms and in one arm alone.
 
-    BLAS rounds small ones by their number, too.
+    As ``@`` it is not: BLAS chooses its kernel by the size of a stack, and from 5 layers on every
+    stack of 2 to 64 matrices tried had other bits than its rows alone (torch 2.13, CPU). Fused arms
+    keep the bits of arms alone, so both are sums of a few numbers in a fixed order.
     """
     return (matrix_LF * values_F[..., None, :]).sum(-1)
 
 
 def _mixed(values_L: Array, matrix_LF: Array) -> Array:
-    """The same of ``values_L @ matrix_LF``."""
+    """``values_L @ matrix_LF`` in the same way."""
     return (values_L[..., :, None] * matrix_LF).sum(-2)
 
 
