@@ -265,8 +265,7 @@ def _wound_up(
 
     Where that signal is the largest there is (its clip; Adam's steps know no size) the sign ends a
     run; the signal of a layer that never descended at all gives rise to a warning, once half of the
-    steps are over: whether such runs can end feasible was not measured (decision: an idle layer
-    warns of wind-up).
+    steps are over: whether such runs can end feasible was not measured.
     """
     report, constraint = reports[-1], run.constraint
     shares_L, values_L = report.layers["missing_shares"], report.layers["multipliers"]
