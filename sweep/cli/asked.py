@@ -35,103 +35,105 @@ OPTIONS: dict[str, Callable[[Verb], Verb]] = {
     "name": click.option(
         "--name",
         metavar="NAME",
-        help="Name of the sweep; default: the space's name, and -full with --full.",
+        help="Name of the sweep. Default: the space's name, with -full appended by --full.",
     ),
     "proposals": click.option(
-        "--proposals", type=int, metavar="N", help="How many proposals each setting gets."
+        "--proposals", type=int, metavar="N", help="Candidate configurations of each setting."
     ),
     "seeds": click.option(
-        "--seeds", metavar="N|A,B", help="Seeds of every proposal: how many, or a list like 0,1."
+        "--seeds",
+        metavar="N|A,B",
+        help="Seeds of every candidate: a number, or a list such as 0,1.",
     ),
     "values": click.option(
         "--set",
         "values",
         multiple=True,
         metavar="FIELD=VALUE",
-        help="Set a field of the base run (steps=500) or of the space (sampler=random); "
-        "repeatable.",
+        help="Set a field of the base run (steps=500) or of the space (sampler=random). "
+        "Repeatable.",
     ),
     "points": click.option(
         "--point",
         "points",
         multiple=True,
         metavar="FIELD=VALUE,...",
-        help="Try this point first in every setting (constraint.alpha=0.2,constraint.dual_lr=1e-3);"
-        " repeatable. What it leaves out is as in the first proposal, whose place it takes.",
+        help="Candidate to try first in every setting, for example constraint.alpha=0.2. Separate "
+        "several fields by commas; the others are those of the space's first candidate. "
+        "Repeatable.",
     ),
     "start_from": click.option(
         "--start-from",
         multiple=True,
         metavar="NAME[:SETTING]|FILE",
-        help="Try first the winners of another sweep, each in the setting of its name, or one of "
-        "them or an exported configuration in every setting; repeatable.",
+        help="Start from the winners of sweep NAME, matched by setting; from one of them "
+        "(NAME:SETTING), or from an exported configuration FILE, in every setting. Repeatable.",
     ),
     "patterns": only_option,
-    "full": click.option("--full", is_flag=True, help="Take the space's full-size variant."),
+    "full": click.option("--full", is_flag=True, help="Use the space's full-size variant."),
     "data": click.option(
         "--data",
         metavar="DIR|ADDRESS|hf:NAME",
-        help="Folder or address (s3://bucket/path) of the data set; or set SWEEP_DATA. hf:NAME "
-        "takes texts from the library `datasets`.",
+        help="Data set: a folder, an address (s3://bucket/path), or hf:NAME for texts from the "
+        "library `datasets`. Default: $SWEEP_DATA.",
     ),
     "stall_after": click.option(
         "--stall-after",
         type=float,
         metavar="SECONDS",
-        help="How long an arm may go without a report, before its worker's first four times as "
-        "long. Then its worker is ended, and the arm is tried once more. Default: as the space "
-        "says.",
+        help="Restart an arm that has not reported for SECONDS (before its worker's first report, "
+        "four times that). A second stall fails it. Default: the space's stall_after_s.",
     ),
     "where": click.option(
         "--where",
         type=click.Choice(["local", "cluster", "inline"]),
         default="local",
         show_default=True,
-        help="Train on a Ray cluster of this machine, on the one that this machine is the head "
-        "of, or in this process, one arm at a time.",
+        help="Where to train. local: a Ray cluster on this machine; cluster: the Ray cluster that "
+        "this machine is the head of; inline: this process, one arm at a time.",
     ),
     "workers": click.option(
         "--workers",
         type=click.IntRange(min=1),
         metavar="N",
-        help="How many arms train at a time; default: as many as the CPUs hold, or this sweep's "
+        help="Arms that train at the same time. Default: as many as the CPUs hold, or this sweep's "
         "share of a cluster.",
     ),
     "fuse": click.option(
         "--fuse",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Let a worker train up to N arms of one configuration and seed together, to the same "
-        "numbers as alone: for small models (docs/fusion.md). Default: each alone.",
+        help="Train up to N small arms of equal shape and seed together in one worker, with the "
+        "same numbers (docs/fusion.md). Default: 1.",
     ),
     "processes": click.option(
         "--processes",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Let N processes train each arm together, the network in parts on all of them: for "
-        "large models (docs/sharding.md). Default: one.",
+        help="Shard each arm's network over N processes, for large models (docs/sharding.md). "
+        "Default: 1.",
     ),
     "max_arms": click.option(
         "--max-arms",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Begin no more arms once N of the sweep are begun, in all its runs, unconstrained "
-        "ones included. Running arms finish; `sweep resume` goes on.",
+        help="Start no further arm once the sweep has started N, unconstrained arms and earlier "
+        "calls included. Running arms finish; `sweep resume` continues.",
     ),
     "max_hours": click.option(
         "--max-hours",
         type=click.FloatRange(min=0, min_open=True),
         metavar="H",
-        help="The same after H hours of this call (on a cluster: of its job).",
+        help="Start no further arm after this call (on a cluster, its job) has run for H hours.",
     ),
     "max_gpu_hours": click.option(
         "--max-gpu-hours",
         type=click.FloatRange(min=0, min_open=True),
         metavar="H",
-        help="The same once the sweep's arms have held GPUs for H hours, in all its runs.",
+        help="Start no further arm once the sweep has used H GPU-hours, earlier calls included.",
     ),
     "whole": click.option(
-        "--full", "whole", is_flag=True, help="Show every setting whole, however many there are."
+        "--full", "whole", is_flag=True, help="Show every setting in full, however many there are."
     ),
     "storage": storage_option,
     "address": address_option,

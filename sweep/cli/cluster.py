@@ -46,7 +46,8 @@ notify_option = click.option(
     metavar="URL|COMMAND",
     envvar=notifications.VARIABLE,
     callback=lambda _, __, target: None if target is None else notifications.check_target(target),
-    help="Send it JSON at the end, at the first winner and when arms hang; or set SWEEP_NOTIFY.",
+    help="URL or command that receives JSON at the first winner, at the end and when arms hang. "
+    "Default: $SWEEP_NOTIFY.",
 )
 
 
@@ -61,7 +62,7 @@ notify_option = click.option(
 @accept_code_option
 @click.option("--mlflow", metavar="URI", help="MLflow server, as seen from the cluster.")
 @notify_option
-@click.option("--any-version", is_flag=True, help="Although the cluster has another version.")
+@click.option("--any-version", is_flag=True, help="Submit even if the cluster has another version.")
 def submit(
     address: str | None,
     asked: Asked,
@@ -118,7 +119,7 @@ def send(
         job, answer = ask.submit(jobs, sent, ACCEPT_S)
     driver = f"job {job}"
     if answer is None:
-        note(f"the head still prepares {sent.name}, its data say.")
+        note(f"the head is still preparing {sent.name}, for example its data.")
     else:
         driver = ask.said(answer) or driver
     look, follow = (
@@ -187,10 +188,10 @@ def refuse_relative(folder: str) -> None:
 
 @click.command()
 @name_argument
-@click.option("-f", "--follow", is_flag=True, help="Go on until the sweep's job ends.")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing until the sweep's job ends.")
 @collected(at=Place)
 def logs(name: str, follow: bool, at: Place) -> None:
-    """Show what a sweep's newest job on a cluster has printed."""
+    """Print the log of a sweep's newest job on a cluster."""
     where = _required(at.address)
     lines = LogLines(lambda line: click.echo(line, nl=False))
     job = ""

@@ -77,14 +77,14 @@ _PLANNING = (
     "proposals",
     multiple=True,
     metavar="SETTING=NUMBER",
-    help="Confirm this proposal of a setting in the place of its winner; repeatable.",
+    help="Confirm this candidate of a setting instead of its winner. Repeatable.",
 )
 @click.option(
     "--controls",
     default="none",
     show_default=True,
     metavar="A,B|decisive|all|none",
-    help=f"Train these beside every pair: {', '.join(CONTROLS)}. Some are tuned first.",
+    help=f"Controls to train with every pair: {', '.join(CONTROLS)}. Some are tuned first.",
 )
 @click.option(
     "--seeds",
@@ -92,47 +92,52 @@ _PLANNING = (
     default=SEEDS,
     show_default=True,
     metavar="N",
-    help="How many fresh seeds, at most.",
+    help="Fresh seeds, at most.",
 )
 @click.option(
     "--studies",
     type=int,
     metavar="K",
-    help="Repeat the tuning of both sides K times, in searches of their own, and test the tuned "
-    "winners: one fresh seed a study.",
+    help="Repeat the tuning of both arms K times in independent searches, and test the K tuned "
+    "winners on one fresh seed each.",
 )
 @click.option(
     "--rule",
     type=click.Choice(get_args(Rule)),
     default="looks",
     show_default=True,
-    help="When is tested: after 10 and the last seed, sharing the error; after any seed, by "
-    "e-values; or once, at the last one. At error 0.05 no five seeds mark a difference.",
+    help="looks: test after 10 and after all seeds (alpha spending); any_time: after every seed "
+    "(e-values); fixed: once, after all. At error 0.05 five seeds cannot mark a difference.",
 )
 @click.option(
     "--until-decided",
     is_flag=True,
-    help="Train from look to look (any_time: seed by seed), and stop when all is decided.",
+    help="Train from one test to the next, and stop when everything is decided.",
 )
 @click.option(
     "--error",
     type=click.FloatRange(0, 0.5, min_open=True, max_open=True),
     default=0.05,
     show_default=True,
-    metavar="SHARE",
-    help="Probability of any false claim in the table.",
+    metavar="P",
+    help="Probability of any false claim in the table, at most.",
 )
 @click.option(
     "--smallest-effect",
     type=float,
     metavar="X",
-    help="Smallest difference of interest, in the metric's unit: below it two arms are equivalent. "
+    help="Smallest difference of interest, in the metric's unit: smaller ones are equivalent. "
     "Default: 0.2 grey levels, 0.01 of accuracy.",
 )
 @click.option(
-    "--name", "called", metavar="NAME", help="Default: the sweep's, and .confirmation, or .studies."
+    "--name",
+    "called",
+    metavar="NAME",
+    help="Name of the confirmation. Default: NAME.confirmation, or NAME.studies.",
 )
-@click.option("--dry-run", is_flag=True, help="Print the plan, its power and its cost; do nothing.")
+@click.option(
+    "--dry-run", is_flag=True, help="Print the plan, its power and its cost, and train nothing."
+)
 @click.option("--plan-only", is_flag=True, hidden=True)  # on a cluster's head, for a laptop
 @collected(at=Place)
 @collected(executor=Executor, budget=Budget)

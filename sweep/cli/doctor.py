@@ -29,18 +29,18 @@ from trainables.errors import Misuse
 @click.option(
     "--data",
     metavar="DIR|ADDRESS",
-    help="Folder or address of SPACE's data; without SPACE, say what lies there.",
+    help="Folder or address of SPACE's data; without SPACE, list the data sets found there.",
 )
 @collected(options=SpaceOptions)
-@click.option("--mlflow", metavar="URI", help="MLflow server; default: where sweeps are tracked.")
-@click.option("--notify", metavar="URL|COMMAND", help="Also send a piece of test news.")
+@click.option("--mlflow", metavar="URI", help="MLflow server. Default: where sweeps are tracked.")
+@click.option("--notify", metavar="URL|COMMAND", help="Also send a test notification.")
 @collected(at=Place)
 @click.option(
     "--where",
     type=click.Choice(["local", "cluster"]),
     default="local",
     show_default=True,
-    help="Check this machine, or every node of the cluster that it belongs to.",
+    help="Check this machine (local), or every node of its cluster (cluster).",
 )
 @click.option("--needs", hidden=True, help="What a SPACE elsewhere reads, as JSON.")
 @click.option("--machine", "machines", multiple=True, hidden=True, help="That is to be a worker.")

@@ -24,13 +24,13 @@ VERBS = {
         "cluster",
         "Run a sweep of SPACE on a cluster, and return at once with its name.",
     ),
-    "status": ("reading", "Show how far a sweep is: arms, outcomes, what trains now."),
-    "logs": ("cluster", "Show what a sweep's newest job on a cluster has printed."),
+    "status": ("reading", "Show a sweep's progress: arms, outcomes, and what is training."),
+    "logs": ("cluster", "Print the log of a sweep's newest job on a cluster."),
     "stop": (
         "running",
         "Stop a running sweep: its arms end at their next report, and `sweep resume` continues it.",
     ),
-    "resume": ("running", "Continue a sweep; if asked, with more proposals or failed arms again."),
+    "resume": ("running", "Continue a sweep; more candidates and failed arms are options."),
     "list": ("reading", "List the sweeps below the storage root, newest first."),
     "best": (
         "reading",
@@ -50,23 +50,23 @@ VERBS = {
     ),
     "answers": (
         "written_files",
-        "Have both arms of the winners answer prompts, and a judge say which it prefers.",
+        "Let both arms of the winners answer prompts; a judge can compare the answers.",
     ),
     "report": (
         "written_files",
-        "Write a page that opens from disk: what was found, tables, figures (PDF and PNG).",
+        "Write an HTML report with findings, tables and figures (PDF and PNG).",
     ),
     "ui": (
         "upkeep",
-        "Serve MLflow on this machine and print the page of a sweep: NAME, or the newest.",
+        "Serve MLflow locally and print the URL of a sweep's page.",
     ),
     "sync": (
         "upkeep",
-        "Complete MLflow from the stored records; a new, empty server gets everything.",
+        "Write to MLflow what it lacks, from the stored records.",
     ),
     "register": (
         "upkeep",
-        "Put the winners' networks into MLflow's registry: models that load without this store.",
+        "Register the winners' networks in MLflow, as models that load without this store.",
     ),
     "rm": ("upkeep", "Show, then delete, a sweep and the arms that no other sweep uses."),
     "doctor": (
@@ -76,7 +76,7 @@ VERBS = {
     ),
     "completion": (
         "main",
-        "Print the script by which a shell completes verbs, options, sweeps and settings.",
+        "Print a shell script that completes verbs, options, sweeps and settings.",
     ),
 }
 
@@ -148,7 +148,7 @@ def main() -> None:
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print the script by which a shell completes verbs, options, sweeps and settings."""
+    """Print a shell script that completes verbs, options, sweeps and settings."""
     from click.shell_completion import get_completion_class
 
     kind = get_completion_class(shell)

@@ -105,19 +105,20 @@ storage_option: Callable[[Verb], Verb] = click.option(
     envvar=STORAGE,
     default=DEFAULT_STORAGE,
     show_default="$SWEEP_STORAGE, else ./sweeps",
-    help="Storage root: everything a sweep writes lies below it.",
+    help="Storage root, which holds everything that a sweep writes.",
 )
 accept_code_option: Callable[[Verb], Verb] = click.option(
     "--accept-code",
     is_flag=True,
-    help="Go on beside arms that other code trained, as they are: tables mark such pairs. "
+    help="Continue a sweep whose arms were trained by other code; tables mark such pairs. "
     "Without it that is refused.",
 )
 address_option: Callable[[Verb], Verb] = click.option(
     "--address",
     metavar="URL|YAML",
     envvar=ADDRESS,
-    help="Ask a cluster: the URL of its dashboard, or its cluster.yaml; or set SWEEP_ADDRESS.",
+    help="Cluster to ask: the URL of its dashboard, or its cluster.yaml. Default: "
+    "$SWEEP_ADDRESS, else this machine.",
 )
 json_option: Callable[[Verb], Verb] = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON for programs."
@@ -128,7 +129,7 @@ only_option: Callable[[Verb], Verb] = click.option(
     multiple=True,
     metavar="PATTERN",
     shell_complete=_completing(_settings),
-    help="Take only the settings of this name or pattern, like 'ucsd_ped2-*'; repeatable.",
+    help="Keep only settings that match a name or pattern, such as 'ucsd_ped2-*'. Repeatable.",
 )
 
 

@@ -161,11 +161,11 @@ def newest_first(objects: ObjectStore) -> list[str]:
 @collected(at=ShownSettings)
 @click.option(
     "--watch", is_flag=True,
-    help="Look again every 5 s while a driver works on it; on a terminal with bars, in place.",
+    help="Refresh every 5 s while the sweep runs; with bars on a terminal.",
 )  # fmt: skip
 @json_option
 def status(name: str | None, at: ShownSettings, watch: bool, as_json: bool) -> None:
-    """Show how far a sweep is: arms, outcomes, what trains now.
+    """Show a sweep's progress: arms, outcomes, and what is training.
 
     Without NAME it is about the newest sweep.
     """

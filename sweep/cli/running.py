@@ -72,9 +72,11 @@ SHOWN_SETTINGS = 8  # more are left to `sweep best`
 @accept_code_option
 @click.option(
     "--reproduce", is_flag=True,
-    help="Train again in a scratch area, and compare with the stored records.",
+    help="Train again in a scratch area, and compare with the stored results.",
 )  # fmt: skip
-@click.option("--mlflow", metavar="URI", help="MLflow server; default: SQLite below the storage.")
+@click.option(
+    "--mlflow", metavar="URI", help="MLflow server. Default: SQLite below the storage root."
+)
 @notify_option
 def run(
     asked: Asked,
@@ -122,7 +124,7 @@ def run(
 @click.command()
 @name_argument
 @click.argument("cell", shell_complete=complete_cells)
-@click.option("--data", metavar="DIR", help="Where the data of the sweep lie now.")
+@click.option("--data", metavar="DIR", help="Folder that now holds the sweep's data.")
 @storage_option
 @collected(executor=Executor)
 @json_option
@@ -177,7 +179,7 @@ def _tell_reproduced(entry: Mapping[str, Json], *, as_json: bool) -> int:
 @click.command()
 @name_argument
 @collected(options=SweepOptions)
-@click.option("--retry-failed", is_flag=True, help="Train arms that failed once more.")
+@click.option("--retry-failed", is_flag=True, help="Train failed arms again.")
 @collected(at=Place)
 @collected(executor=Executor, budget=Budget)
 @accept_code_option
@@ -192,7 +194,7 @@ def resume(
     accept_code: bool,
     notify: str | None,
 ) -> None:
-    """Continue a sweep; if asked, with more proposals or failed arms again.
+    """Continue a sweep; more candidates and failed arms are options.
 
     Finished arms are not trained again. Proposals and seeds can only be added.
     """
@@ -267,9 +269,13 @@ def stop(name: str, at: Place) -> None:
     if driver is None and (objects.is_local or driving_jobs.get(None) is not None):
         raise Misuse(f"{name} is not running, so there is nothing to stop.")
     request_stop(objects, name)
-    whom = driver or "any job that would start its driver again (none gives a sign of life)"
+    how = (
+        f"asked {driver} to stop"
+        if driver
+        else "no running driver was found; a stop request was stored, so no job will restart one"
+    )
     click.echo(
-        f"{name}: asked {whom} to stop. Running arms end at their next report; "
+        f"{name}: {how}. Running arms end at their next report; "
         f"`{advice.command('status', name, storage=objects.root)}` shows when, "
         f"`{advice.resume(name, objects.root)}` continues."
     )

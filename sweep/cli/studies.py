@@ -189,7 +189,7 @@ def _train_study(
     if chosen is None or not objects.exists(definition_name(name)):
         view = _searched(objects, study_search(search, plan, number), asked)
         if not found_winner(objects, own):
-            note(f"{own} found no winner: its user would train plainly, and so it counts")
+            note(f"{own} has no feasible winner; it is scored as plain training")
             return
         wanted = Wanted(
             name=name,

@@ -49,7 +49,7 @@ from trainables.records.objects import ObjectStore
 ON_HEAD = "for the cluster's sweeps run it on its head (`ray exec CLUSTER_YAML 'sweep ...'`)."
 
 mlflow_option = click.option(
-    "--mlflow", metavar="URI", help="MLflow server; default: where the sweep is tracked."
+    "--mlflow", metavar="URI", help="MLflow server. Default: where the sweep is tracked."
 )
 
 
@@ -57,13 +57,15 @@ mlflow_option = click.option(
 @newest_argument
 @click.option(
     "--port", type=click.IntRange(1, 65535), default=5000, show_default=True, metavar="N",
-    help="Port of this machine's loopback to serve on.",
+    help="Local port to serve on.",
 )  # fmt: skip
-@click.option("--url", "only_url", is_flag=True, help="Print a server's page, and serve nothing.")
+@click.option(
+    "--url", "only_url", is_flag=True, help="Print the URL of the sweep's page, and serve nothing."
+)
 @mlflow_option
 @collected(at=Place)
 def ui(name: str | None, port: int, only_url: bool, mlflow: str | None, at: Place) -> None:
-    """Serve MLflow on this machine and print the page of a sweep: NAME, or the newest.
+    """Serve MLflow locally and print the URL of a sweep's page.
 
     The page is its winners beside plain training; other views of it follow.
     """
@@ -127,7 +129,7 @@ def ui(name: str | None, port: int, only_url: bool, mlflow: str | None, at: Plac
 @mlflow_option
 @storage_option
 def sync(name: str, mlflow: str | None, storage: str) -> None:
-    """Complete MLflow from the stored records; a new, empty server gets everything."""
+    """Write to MLflow what it lacks, from the stored records."""
     from sweep.api.training import sweep_pages
     from sweep.tracking import sources
     from sweep.tracking import tracker as tracking
@@ -145,7 +147,7 @@ def sync(name: str, mlflow: str | None, storage: str) -> None:
 @name_argument
 @click.option(
     "--arm", type=click.Choice(["constrained", "both"]), default="constrained", show_default=True,
-    help="Register the winner alone, or also the unconstrained arm beside it.",
+    help="Register the winner only, or its unconstrained arm as well.",
 )  # fmt: skip
 @only_option
 @mlflow_option
@@ -153,7 +155,7 @@ def sync(name: str, mlflow: str | None, storage: str) -> None:
 def register(
     name: str, arm: str, patterns: tuple[str, ...], mlflow: str | None, storage: str
 ) -> None:
-    """Put the winners' networks into MLflow's registry: models that load without this store.
+    """Register the winners' networks in MLflow, as models that load without this store.
 
     A second call adds nothing; another winner since then becomes a new version under the alias.
     """
@@ -179,7 +181,7 @@ def register(
 
 @click.command()
 @name_argument
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Delete without asking.")
 @storage_option
 def rm(name: str, yes: bool, storage: str) -> None:
     """Show, then delete, a sweep and the arms that no other sweep uses.

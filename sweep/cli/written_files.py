@@ -57,22 +57,22 @@ ALPACA_EVAL = 805  # instructions of its set
 @newest_argument
 @click.option(
     "--out", required=True, metavar="DIR",
-    help="Where to write: a new folder, or one with an earlier export, which is replaced unless it "
+    help="Folder to write to: a new one, or one with an earlier export. That is replaced unless it "
     "holds more.",
 )  # fmt: skip
 @click.option(
     "--all",
     "everything",
     is_flag=True,
-    help="Write a configuration also of the closest pair where a setting has no winner.",
+    help="Also write the closest pair of settings without a winner.",
 )
 @click.option(
     "--published",
     "beside_paper",
     is_flag=True,
-    help="Put the paper's published numbers into the tables that are arranged as its own.",
+    help="Add the paper's published numbers to the tables in its layout.",
 )
-@click.option("--replace", is_flag=True, help="Replace an earlier export also where it holds more.")
+@click.option("--replace", is_flag=True, help="Replace an earlier export even if it holds more.")
 @collected(at=Place)
 def export_(
     name: str | None, out: str, everything: bool, beside_paper: bool, replace: bool, at: Place
@@ -127,15 +127,17 @@ def export_(
 @newest_argument
 @click.option(
     "--out", metavar="DIR",
-    help="Where to write; a report that is there is replaced unless it is of more arms. Default: "
+    help="Folder to write to. An earlier report is replaced unless it covers more arms. Default: "
     "NAME-report.",
 )  # fmt: skip
-@click.option("--page", "page_alone", is_flag=True, help="Write the page, and no figure beside it.")
+@click.option(
+    "--page", "page_alone", is_flag=True, help="Write the page only, without figure files."
+)
 @click.option(
     "--figure", "figures", multiple=True, metavar="KEY",
-    help="Write this figure alone, as PDF and PNG, like layers or progress; repeatable.",
+    help="Write only this figure (for example layers), as PDF and PNG. Repeatable.",
 )  # fmt: skip
-@click.option("--replace", is_flag=True, help="Replace a report also where it is of more arms.")
+@click.option("--replace", is_flag=True, help="Replace a report even if it covers more arms.")
 @only_option
 @collected(at=Place)
 def report_(
@@ -147,7 +149,7 @@ def report_(
     patterns: tuple[str, ...],
     at: Place,
 ) -> None:
-    """Write a page that opens from disk: what was found, tables, figures (PDF and PNG).
+    """Write an HTML report with findings, tables and figures (PDF and PNG).
 
     Of a sweep that still runs it says how far it is. Of a confirmation: its plan and comparisons.
     Without NAME it is about the newest sweep.
@@ -186,31 +188,34 @@ def report_(
 
 @click.command("answers")
 @name_argument
-@click.option("--out", required=True, metavar="DIR", help="Where to write; what is there stays.")
+@click.option(
+    "--out", required=True, metavar="DIR", help="Folder to write to; files in it are kept."
+)
 @click.option(
     "--prompts", "file", metavar="FILE", type=click.Path(path_type=Path),
-    help="Instructions to answer, as AlpacaEval's alpaca_eval.json has them; default: held-out "
-    "ones of the sweep's own data.",
+    help="Instructions to answer, in the format of AlpacaEval's alpaca_eval.json. Default: "
+    "held-out ones of the sweep's data.",
 )  # fmt: skip
 @click.option(
     "--count", type=click.IntRange(min=1), metavar="N",
-    help=f"Answer N of them; default: all of FILE, or {HELD_OUT} held-out ones, if there are.",
+    help=f"Number of instructions. Default: all of FILE, or at most {HELD_OUT} held-out ones.",
 )  # fmt: skip
 @click.option(
     "--gamma", "gammas", multiple=True, type=click.FloatRange(min=0.0), metavar="G",
-    help="Noise on all tokens, written ones too; repeatable. Default: 0 and train_gamma.",
+    help="Noise level on all tokens, generated ones included. Repeatable. Default: 0 and "
+    "train_gamma.",
 )  # fmt: skip
 @click.option(
     "--longest", type=click.IntRange(min=1), default=128, show_default=True, metavar="N",
-    help="Tokens of an answer at most.",
+    help="Longest answer, in tokens.",
 )  # fmt: skip
 @click.option(
     "--judge", metavar="CONFIG",
-    help="Have an annotator of the package alpaca_eval compare the arms: its name or YAML file.",
+    help="Annotator of the package alpaca_eval that compares the arms: its name or YAML file.",
 )  # fmt: skip
 @click.option(
     "--length-controlled", is_flag=True,
-    help="Also AlpacaEval's length-controlled win rate; of its own instructions alone.",
+    help="Also print AlpacaEval's length-controlled win rate, for its own instructions only.",
 )  # fmt: skip
 @only_option
 @storage_option
@@ -226,7 +231,7 @@ def answers_(
     patterns: tuple[str, ...],
     storage: str,
 ) -> None:
-    """Have both arms of the winners answer prompts, and a judge say which it prefers.
+    """Let both arms of the winners answer prompts; a judge can compare the answers.
 
     Writes a list of answers for every setting, seed, arm and noise level, in the fields of
     AlpacaEval's model outputs; with --judge also win_rates.csv. Stopped or called again, it goes
@@ -362,7 +367,7 @@ class Asking:
             prompts = arm.held_out(self.count or HELD_OUT)
             if self.count and len(prompts) < self.count:
                 self._note(
-                    f"{len(prompts)} are asked, all that are held out; --count is {self.count}."
+                    f"only {len(prompts)} held-out prompts exist (--count {self.count}): using all."
                 )
             return [(Instruction(p.text.strip(), dataset=data), p) for p in prompts]
         given = self.instructions[: self.count]

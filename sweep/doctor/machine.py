@@ -113,9 +113,9 @@ def _locks(objects: ObjectStore) -> str:
     root = Path(objects.root)
     kind = file_locks.file_system(root) or "a file system"
     if not file_locks.has_locks(root):
-        return f"; {kind} without locks: drivers know each other by a sign of life every 15 s"
+        return f"; {kind} without locks: drivers know each other by a heartbeat every 15 s"
     if file_locks.binds_here_alone(root):
-        return f"; locks on {kind} bind this machine alone: drivers give signs of life, too"
+        return f"; locks on {kind} bind only this machine: drivers write heartbeats, too"
     return ""
 
 

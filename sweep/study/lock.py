@@ -52,7 +52,7 @@ class Driver:
         if self.gone_after_s:
             return (
                 f"If {self.host} is gone, try again: after {self.gone_after_s:.0f} s without a "
-                "sign of life another driver may take over."
+                "heartbeat another driver may take over."
             )
         return (
             f"If {self.host} is gone, its lock ends when the file server notices: try again then."
@@ -99,7 +99,7 @@ def _file_lock(objects: ObjectStore, sweep: str) -> Iterator[bool]:
                 raise already_running(sweep, _holder(path), objects.root) from None
             except NoLocks as error:
                 log.warning(
-                    "%s is on a file system without locks (%s): %s is held by a sign of life "
+                    "%s is on a file system without locks (%s): %s is held by a heartbeat "
                     "every %.0f s instead, and a driver that is killed on another machine counts "
                     "as gone after %.0f s",
                     objects.root, error.strerror, sweep, heartbeat.BEAT_EVERY_S,
