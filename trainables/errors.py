@@ -17,7 +17,7 @@ Every message says what was wrong, what was got, what is allowed and what to do.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 class SweepError(Exception):
@@ -48,6 +48,19 @@ _MOST_NAMES = 40  # more fill the screen
 _CLOSEST = 12
 
 
+def did_you_mean(got: str, known: Iterable[str]) -> str:
+    """A hint at the closest known name, or nothing."""
+    meant = " or ".join(map(repr, _meant(got, sorted(known))))
+    return f" Did you mean {meant}?" if meant else ""
+
+
+def _meant(got: str, names: Sequence[str]) -> list[str]:
+    leaves = [] if "." in got else [name.rpartition(".")[2] for name in names]
+    leaf = difflib.get_close_matches(got, leaves, n=1)  # alpah: of constraint.alpha
+    inside = [name for name in names if leaf and name.endswith(f".{leaf[0]}")]
+    return inside or difflib.get_close_matches(got, names, n=1)
+
+
 class UnknownName(Misuse, LookupError):
     """A name that nothing here answers to."""
 
@@ -61,19 +74,14 @@ class UnknownName(Misuse, LookupError):
         unknown field 'alpah'. Known: constraint.alpha, steps. Did you mean 'constraint.alpha'?
         """
         names = sorted(known)
-        close = difflib.get_close_matches(got, names, n=1)
-        leaves = [] if "." in got else [name.rpartition(".")[2] for name in names]
-        leaf = difflib.get_close_matches(got, leaves, n=1)  # alpah: of constraint.alpha
-        inside = [name for name in names if leaf and name.endswith(f".{leaf[0]}")]
-        meant = " or ".join(repr(name) for name in inside or close)
-        hint = f" Did you mean {meant}?" if meant else ""
         if len(names) > _MOST_NAMES:
             closest = difflib.get_close_matches(got, names, n=_CLOSEST, cutoff=0.0)
-            closest = [*inside, *(name for name in closest if name not in inside)][:_CLOSEST]
+            meant = _meant(got, names)
+            closest = [*meant, *(name for name in closest if name not in meant)][:_CLOSEST]
             shown = f"Known, the closest of {len(names)}: {', '.join(sorted(closest))}"
         else:
             shown = f"Known: {', '.join(names) or 'none'}"
-        return cls(f"unknown {kind} {got!r}. {shown}.{hint}")
+        return cls(f"unknown {kind} {got!r}. {shown}.{did_you_mean(got, names)}")
 
 
 class UnknownPlugin(UnknownName):

@@ -359,9 +359,8 @@ def _print_plan(plan: Plan, space: SearchSpace, arms: int) -> None:
 
     out = console()
     design = plan.design
-    count = len(plan.settings)
-    settings = f"{count} setting{'s' * (count > 1)} of {plan.search}"
-    out.print(f"[bold]{plan.name}[/bold]: {settings}")
+    settings = advice.counted(len(plan.settings), "setting")
+    out.print(f"[bold]{plan.name}[/bold]: {settings} of {plan.search}")
     out.print(
         table(
             [

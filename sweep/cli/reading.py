@@ -305,7 +305,7 @@ def _print_training(entry: Mapping[str, Json]) -> None:
     if entry["warnings"]:
         past = sum(one["warning"].startswith(WENT) for one in entry["warnings"])
         standing = len(entry["warnings"]) - past
-        signs = f"{standing} early sign{'s' * (standing != 1)} of arms that train badly"
+        signs = f"{advice.counted(standing, 'early sign')} of arms that train badly"
         signs += f", and {past} that stood only for a while" * bool(past)
         out.print(f"\n{signs} (`--json` has all); the first:")
         first = entry["warnings"][0]

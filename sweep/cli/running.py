@@ -155,7 +155,7 @@ def reproduce(
         require_device(found.definition.space)
     resolve_data(resolve_checkpoints(fetch(found.definition.space, note)))  # there, and the same
     took_s = sum(map(device_s, before.values()))
-    arms = f"{len(before)} arm{'s' * (len(before) > 1)}"
+    arms = advice.counted(len(before), "arm")
     note(
         f"{name}, {found.definition.space.settings[0].name}, proposal {found.proposal} "
         f"({found.role}): {arms}, which took {time_text(took_s)} last time"

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from sweep.confirmation.controls import CONTROLS
 from sweep.confirmation.plan import CONSTRAINED, MEASURES, UNCONSTRAINED
 from sweep.results.findings import is_slight, size_text
+from sweep.study import advice
 from trainables.plain import Json
 from trainables.primal_dual.certificate import LEAST_UNITS, counted
 
@@ -55,7 +56,7 @@ def in_short(entry: Mapping[str, Json]) -> str:
         gains = by_outcome.setdefault(_verdict(one, entry).outcome.partition(";")[0], [])
         gains.append(one["contrasts"][UNCONSTRAINED]["mean"])
     found = [
-        f"{outcome} in {len(gains)} setting{'s' * (len(gains) > 1)}{_range(gains, entry['unit'])}"
+        f"{outcome} in {advice.counted(len(gains), 'setting')}{_range(gains, entry['unit'])}"
         for outcome, gains in by_outcome.items()
     ]
     return (
@@ -340,7 +341,7 @@ def limits(entry: Mapping[str, Json]) -> list[str]:
     drawn = [contrast["units"] for contrast in contrasts if contrast["units"] is not None]
     if any(one["groups"] < LEAST_UNITS for one in drawn):
         fewest = min(drawn, key=lambda one: one["groups"])
-        of = f"{fewest['groups']} {fewest['group']}{'s' * (fewest['groups'] > 1)}"
+        of = advice.counted(fewest["groups"], fewest["group"])
         if fewest["groups"] == 1 < fewest["units"]:  # as ``over_units`` does
             of = f"the {fewest['unit']}s of {of}"
         texts.append(
@@ -391,8 +392,7 @@ def equal_tries_text(one: Mapping[str, Json]) -> str:
     found = one["equal_tries"]
     if found is None:
         return ""
-    tries = f"{found['tries']} tr{'y' if found['tries'] == 1 else 'ies'}"
-    plain = f"{found['tries']} plain seed{'s' * (found['tries'] > 1)}"
+    tries, plain = (advice.counted(found["tries"], thing) for thing in ("try", "plain seed"))
     return f"best of {tries} against best of {plain}: {found['gain']:+.3f}"
 
 

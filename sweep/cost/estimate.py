@@ -24,6 +24,7 @@ from search_spaces import catalog
 from search_spaces.space import SearchSpace
 from sweep.cost.counted_work import NotCounted, Work, counted_work
 from sweep.cost.timed_steps import step_times, torch_threads
+from sweep.study import advice
 from trainables.config.arm import ArmConfig, DataConfig, default_constraint
 from trainables.config.test_conditions import family_of
 from trainables.errors import SweepError, UnknownName
@@ -153,7 +154,7 @@ def estimate(space: SearchSpace, gpu: str | None = None) -> Estimate:
     workers = 1 if gpu else max(usable_cores() // space.base.threads, 1)
     arms = catalog.arm_count(space)
     return Estimate(
-        device=gpu or f"CPU ({space.base.threads} thread{'s' * (space.base.threads > 1)} an arm)",
+        device=gpu or f"CPU ({advice.counted(space.base.threads, 'thread')} an arm)",
         assumption="; ".join([_assumption(gpu, counted), *filter(None, guesses)]),
         arms=arms,
         device_hours=total / 3600,

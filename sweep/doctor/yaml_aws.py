@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 
-from sweep.doctor.yaml_rules import ClusterFile, Rule, did_you_mean
+from sweep.doctor.yaml_rules import ClusterFile, Rule
+from trainables.errors import did_you_mean
 from trainables.plain import Json
 
 # Keys of node_config that are Ray's: the rest goes to EC2's RunInstances as it is.

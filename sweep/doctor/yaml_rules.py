@@ -7,12 +7,11 @@ node_scripts.py.
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import stat
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +19,7 @@ from pathlib import Path
 from sweep.cluster.tunnel import TOKEN_FILE
 from sweep.doctor import node_scripts
 from sweep.study.advice import STORAGE
+from trainables.errors import did_you_mean
 from trainables.plain import Json
 
 Rule = Callable[["ClusterFile"], Iterator[str]]
@@ -92,12 +92,6 @@ class ClusterFile:
     def stores_objects(self) -> bool:
         """Whether results go into an object store."""
         return self.storage.startswith(OBJECT_STORES)
-
-
-def did_you_mean(got: str, known: Iterable[str]) -> str:
-    """A hint at the closest known name, or nothing."""
-    close = difflib.get_close_matches(got, list(known), n=1)
-    return f" Did you mean {close[0]!r}?" if close else ""
 
 
 # --- rules ----------------------------------------------------------------------------------------
