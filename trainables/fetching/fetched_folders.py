@@ -19,7 +19,6 @@ import shutil
 import socket
 import threading
 import time
-import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
@@ -36,6 +35,7 @@ from trainables.fetching.remote_folders import (
     without_scheme,
 )
 from trainables.machine import file_locks
+from trainables.machine.atomic_files import atomic_file
 from trainables.machine.file_locks import NoLocks
 
 KIND = "fetched"  # the folder below the cache root
@@ -218,13 +218,10 @@ class _Fetch:
             self._given_up.clear()
 
     def _copy_one(self, file: RemoteFile) -> None:
-        target = self._part / file.path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.with_name(f".{uuid.uuid4().hex}.tmp")
         try:
-            self.remote.copy(file, temporary, self._passed)
-            os.utime(temporary, ns=(file.modified_ns, file.modified_ns))
-            temporary.replace(target)
+            with atomic_file(self._part / file.path) as temporary:
+                self.remote.copy(file, temporary, self._passed)
+                os.utime(temporary, ns=(file.modified_ns, file.modified_ns))
         except StoreError as error:
             if isinstance(cause := error.__cause__, OSError) and cause.errno in _FULL:
                 raise cause from error
@@ -232,8 +229,6 @@ class _Fetch:
                 f"{error} {socket.gethostname()} has {size_text(self._done, self._total)} of it; "
                 "the next try goes on there."
             ) from error
-        finally:
-            temporary.unlink(missing_ok=True)
 
     def _passed(self, size: int) -> None:
         if self._given_up.is_set():

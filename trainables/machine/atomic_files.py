@@ -13,6 +13,8 @@ from pathlib import Path
 # The answers of a file system without hard links to a link.
 WITHOUT_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK}
 
+_NAMED = 50  # characters of the name, of up to 4 bytes: a file's name has at most 255
+
 
 @contextlib.contextmanager
 def atomic_file(path: Path, *, replace: bool = True) -> Iterator[Path]:
@@ -22,7 +24,7 @@ def atomic_file(path: Path, *, replace: bool = True) -> Iterator[Path]:
         FileExistsError: the name is taken, and ``replace`` is false.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    temporary = path.with_name(f".{path.name[:_NAMED]}.{uuid.uuid4().hex}.tmp")
     try:
         yield temporary
         if replace:
@@ -43,7 +45,7 @@ def write_atomically(path: Path, content: bytes, *, replace: bool = True) -> Non
 
 def left_overs(path: Path) -> Iterator[Path]:
     """Temporary files of ``path``: of writers that were killed, or that are alive still."""
-    return path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 32}.tmp")
+    return path.parent.glob(f".{glob.escape(path.name[:_NAMED])}.{'[0-9a-f]' * 32}.tmp")
 
 
 def _link_or_move(temporary: Path, path: Path) -> None:
