@@ -36,7 +36,6 @@ from trainables.heads.loss_estimators import (
     draw_layers,
     estimated_losses,
     sample_places,
-    sampled_means,
 )
 from trainables.heads.token_losses import token_losses
 from trainables.memory import peak_memory_mb, reset_peak_memory
@@ -131,7 +130,7 @@ def sampled_tokens(
         llama, torch.cat([few, last.flatten(0, 1)]), torch.cat([few_targets, targets.flatten()])
     )
     means_M = [
-        sampled_means(found_BK, drawn_BK).mean()
+        (found_BK.where(drawn_BK, 0).sum(1) / drawn_BK.sum(1)).mean()
         for found_BK in found[: len(few)].view(len(inner), *places_BK.shape)
     ]
     return found[len(few) :].mean() + INNER_WEIGHT * torch.stack(means_M).sum()

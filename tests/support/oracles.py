@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from trainables.config.arm import ArmConfig, ConstraintConfig, DataConfig, ModelConfig
+
+if TYPE_CHECKING:
+    from trainables.tasks.linear_references import WienerFilter
 
 # The smallest run that is a real one: real photographs, 4 x 4 patches, three frames.
 TINY = ArmConfig(
@@ -19,6 +25,13 @@ TINY = ArmConfig(
     eval_draws=2,
     constraint=ConstraintConfig(alpha=0.2, dual_lr=0.05),
 )
+
+
+def denoise(fit: WienerFilter, noisy: np.ndarray, sigma: float) -> np.ndarray:
+    """A linear filter's estimate of the clean vectors; same shape."""
+    kept = fit.coefficients(noisy) * fit.shrinkage(sigma).astype(np.float32)
+    estimate = kept @ fit.basis_KK.T + fit.mean_K
+    return np.asarray(estimate, np.float32).reshape(noisy.shape)
 
 
 def naive_violations(

@@ -79,11 +79,6 @@ def sample_places(
     return SampledPlaces(places_BK.masked_fill(~drawn_BK, 0), drawn_BK)
 
 
-def sampled_means(losses_BK: Tensor, drawn_BK: Tensor) -> Tensor:
-    """[B]: every sample's mean over its drawn places, unbiased for that over all of its places."""
-    return losses_BK.where(drawn_BK, 0).sum(1) / drawn_BK.sum(1)
-
-
 def draw_layers(inner: int, drawn: int, generator: torch.Generator) -> tuple[int, ...]:
     """``drawn`` of the positions 0 ... ``inner`` - 1, ascending, every set equally likely.
 

@@ -225,11 +225,6 @@ def layer_weights(constraints: DescentConstraints, multipliers_L: Array, losses_
     return weights_F
 
 
-def lagrangian(constraints: DescentConstraints, losses_F: Array, multipliers_L: Array) -> Array:
-    """L(f, lambda) = f_L + sum_l lambda_l g_l, eq. (5); a scalar."""
-    return losses_F[-1] + multipliers_L @ violations(constraints, losses_F)
-
-
 def dual_step(
     multipliers_L: Array, signal_L: Array, *, dual_lr: Rate, resilience: Rate = 0.0
 ) -> Array:

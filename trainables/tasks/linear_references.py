@@ -67,14 +67,8 @@ class WienerFilter:
         centred_BK = vectors.reshape(-1, len(self.mean_K)) - self.mean_K
         return np.asarray(centred_BK @ self.basis_KK, np.float32)
 
-    def denoise(self, noisy: Singles, sigma: float) -> Singles:
-        """The estimate of the clean vectors; same shape."""
-        kept = self.coefficients(noisy) * self.shrinkage(sigma).astype(np.float32)
-        estimate = kept @ self.basis_KK.T + self.mean_K
-        return np.asarray(estimate, np.float32).reshape(noisy.shape)
-
     def errors(self, noisy: Singles, clean: Singles, sigmas: list[float]) -> Floats:
-        """Squared error of ``denoise`` per draw, [R]; taken in the eigenbasis, which is shorter."""
+        """Squared error of the estimates per draw, [R]; in the eigenbasis, which is shorter."""
         true_BK = self.coefficients(clean)
         seen_RBK = self.coefficients(noisy).reshape(len(sigmas), *true_BK.shape)
         kept_RK = np.stack([self.shrinkage(s) for s in sigmas]).astype(np.float32)

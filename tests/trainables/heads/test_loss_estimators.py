@@ -17,7 +17,6 @@ from trainables.heads.loss_estimators import (
     draw_layers,
     estimated_losses,
     sample_places,
-    sampled_means,
     updated_controls,
 )
 from trainables.random_keys import keyed_generator
@@ -29,6 +28,11 @@ LAYERS, PARAMETERS = 5, 3  # four inner layers and the last
 START = torch.tensor([0.5, -1.0, 0.3], dtype=torch.float64)
 CONTROLS = torch.tensor([0.9, 1.0, 0.4, 0.8], dtype=torch.float64)
 WEIGHTS = torch.tensor([0.8, -0.3, 0.5, 1.1, 1.6], dtype=torch.float64)  # of violations
+
+
+def sampled_means(losses_BK: Tensor, drawn_BK: Tensor) -> Tensor:
+    """[B]: every sample's mean over its drawn places, unbiased for that over all of its places."""
+    return losses_BK.where(drawn_BK, 0).sum(1) / drawn_BK.sum(1)
 
 
 def sampled_mean_variances(losses_BK: Tensor, drawn_BK: Tensor, lengths_B: Tensor) -> Tensor:

@@ -24,7 +24,6 @@ from trainables.primal_dual.constraints import (
     descent_constraints,
     dual_step,
     is_feasible,
-    lagrangian,
     layer_weights,
     missing_shares,
     slack,
@@ -115,9 +114,8 @@ def test_the_lagrangians_gradient_is_that_of_weighted_deep_supervision(
     multipliers_L = torch.rand(len(constraints.bounds_L), dtype=torch.float64)
     # every loss depends on the parameters of the layers before it
     losses_F = x_L.cumsum(0).square()
-    (by_lagrangian,) = torch.autograd.grad(
-        lagrangian(constraints, losses_F, multipliers_L), x_L, retain_graph=True
-    )
+    lagrangian = losses_F[-1] + multipliers_L @ violations(constraints, losses_F)  # eq. (5)
+    (by_lagrangian,) = torch.autograd.grad(lagrangian, x_L, retain_graph=True)
     (by_weights,) = torch.autograd.grad(
         (layer_weights(constraints, multipliers_L, losses_F.detach()) * losses_F).sum(), x_L
     )

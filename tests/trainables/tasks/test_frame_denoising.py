@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from tests.support.data.checkpoints import tiny_vit
+from tests.support.oracles import denoise
 from trainables.config.arm import ArmConfig, ConstraintConfig, DataConfig, ModelConfig
 from trainables.errors import InvalidValue
 from trainables.evaluation import measure
@@ -158,7 +159,8 @@ def test_references_equal_sums_written_out_on_the_models_own_draws(run: ArmConfi
         for batch in task.held_out("dev", gamma, 0):
             for noisy, clean in zip(batch.inputs[:, 0], batch.targets[:, 0], strict=True):
                 patches = [
-                    fit.denoise(
+                    denoise(
+                        fit,
                         noisy[y : y + 4, x : x + 4].reshape(1, 16).numpy().astype(np.float32),
                         gamma * task.std,
                     ).reshape(4, 4)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.support.oracles import denoise
 from trainables.config.arm import ArmConfig, ConstraintConfig, DataConfig
 from trainables.tasks import linear_references as module
 from trainables.tasks.base import References
@@ -89,7 +90,7 @@ def test_the_filter_is_the_matrix_formula() -> None:
     noisy = clean[:50] + sigma * np.random.default_rng(4).standard_normal((50, 6))
     gain = covariance @ np.linalg.inv(covariance + sigma**2 * np.eye(6))
     expected = mean + (noisy - mean) @ gain.T
-    found = wiener.denoise(noisy.astype(np.float32), sigma)
+    found = denoise(wiener, noisy.astype(np.float32), sigma)
     np.testing.assert_allclose(found, expected, atol=2e-5)  # float32
 
 
@@ -101,14 +102,14 @@ def test_errors_are_those_of_the_denoised_vectors() -> None:
     noisy = np.stack([clean + s * random.standard_normal(clean.shape) for s in sigmas])
     found = wiener.errors(noisy.astype(np.float32), clean, sigmas)
     for i, sigma in enumerate(sigmas):
-        error = wiener.denoise(noisy[i].astype(np.float32), sigma) - clean
+        error = denoise(wiener, noisy[i].astype(np.float32), sigma) - clean
         assert found[i] == pytest.approx(np.square(error).sum(), rel=1e-4, abs=1e-8)
 
 
 def test_without_noise_the_filter_returns_its_input() -> None:
     clean = gaussian_vectors(500)[0].astype(np.float32)
     constant = np.concatenate([clean, np.ones((500, 2), np.float32)], axis=1)  # variance 0
-    np.testing.assert_allclose(fitted(constant).denoise(constant, 0.0), constant, atol=1e-5)
+    np.testing.assert_allclose(denoise(fitted(constant), constant, 0.0), constant, atol=1e-5)
 
 
 def test_the_identity_loses_exactly_the_noise() -> None:
@@ -159,7 +160,7 @@ def test_references_are_scored_on_the_draws_that_the_models_get() -> None:
     for gamma in RUN.test_gammas:
         error = total = 0.0
         for batch in task.held_out("dev", gamma, 0):
-            denoised = spatial.denoise(batch.inputs.numpy(), gamma * task.std)
+            denoised = denoise(spatial, batch.inputs.numpy(), gamma * task.std)
             loss = task.loss(torch.from_numpy(denoised), batch.targets)
             error, total = error + loss.double().sum().item(), total + len(loss)
         expected = task.metric(error / total)
@@ -176,7 +177,7 @@ def test_the_filter_fitted_at_train_gamma_never_learns_the_test_gamma() -> None:
     for gamma in RUN.test_gammas:
         error = total = 0.0
         for batch in task.held_out("train", gamma, 0):
-            denoised = spatial.denoise(batch.inputs.numpy(), RUN.train_gamma * task.std)
+            denoised = denoise(spatial, batch.inputs.numpy(), RUN.train_gamma * task.std)
             loss = task.loss(torch.from_numpy(denoised), batch.targets)
             error, total = error + loss.double().sum().item(), total + len(loss)
         assert fixed[f"{gamma:.2f}"] == pytest.approx(task.metric(error / total), rel=1e-4)
