@@ -54,7 +54,7 @@ def moved(run: ArmConfig, name: str, value: float, effect: float) -> float:
 
 
 def is_within(run: ArmConfig, name: str, value: float, values: Range) -> bool:
-    """Whether a range has a field's value: by its effect in the run, where it is stated on that.
+    """True when a range has a field's value: by its effect in the run, where it is stated on that.
 
     Where the effect cannot be counted, the value lies in no range that is stated on it.
     """

@@ -183,15 +183,15 @@ class ConstraintConfig(Section):
 
     @property
     def draws_losses(self) -> bool:
-        """Whether training steps take inner layers' losses from draws of tokens or of layers."""
+        """True when training steps take inner layers' losses from draws of tokens or of layers."""
         return self.inner_tokens < 1 or self.inner_layers is not None
 
     @property
     def is_control(self) -> bool:
-        """Whether something else than multipliers sets the weights: it demands no descent."""
+        """True when something else than multipliers sets the weights: it demands no descent."""
         return self.weights_by != "multipliers"
 
     @property
     def is_adam(self) -> bool:
-        """Whether dual steps know no size of the signal: Adam, with either decay."""
+        """True when dual steps know no size of the signal: Adam, with either decay."""
         return self.dual_optimizer in ("adam", "adamw")

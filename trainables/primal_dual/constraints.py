@@ -188,7 +188,7 @@ def violations(constraints: DescentConstraints, losses_F: Array) -> Array:
 
 
 def allowed_losses(constraints: DescentConstraints, losses_F: Array) -> Array:
-    """What each layer's constraint allows right now: s_1, then (1 - alpha) f_{l-1}.
+    """The loss that each layer's constraint allows right now: s_1, then (1 - alpha) f_{l-1}.
 
     In the violations' unit. The violation over this is the *relative* signal that a dual step may
     follow (docs/method.md, Training): the same in both forms.

@@ -107,7 +107,7 @@ class Multipliers(_Projected):
 
     @property
     def follow_the_batch(self) -> bool:
-        """Whether the losses are weighed by something else than the values themselves."""
+        """True when the losses are weighed by something else than the values themselves."""
         return self._optimizer == "augmented"
 
     def effective(self, signal_L: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
-"""Layer weights w of the training loss sum_l w_l f_l, where alone arms differ.
+"""Layer weights w of the training loss: the only thing in which arms differ.
 
-``LastLayer`` is plain training, w = (0, ..., 0, 1). ``PrimalDual`` derives w from its multipliers
-and moves them by the losses it is shown. ``Control`` is every other setter: the constraint is
-measured and trains nothing, or by a fixed penalty.
+The loss is sum_l w_l f_l. ``LastLayer`` is plain training, w = (0, ..., 0, 1). ``PrimalDual``
+derives w from its multipliers and moves them by the losses it is shown. ``Control`` is every other
+setter: the constraint is measured and trains nothing, or by a fixed penalty.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Weighting(Protocol):
     watches_layers: bool  # whether ``observe`` looks at losses before the last layer's
 
     def is_plain(self, step: int) -> bool:
-        """Whether w is (0, ..., 0, 1) at ``step`` whatever the losses: the rest need no gradient.
+        """True when w is (0, ..., 0, 1) at ``step`` whatever the losses: the rest need no gradient.
 
         Where no layer is watched either, the last loss alone is shown and weighted.
         """
@@ -51,7 +51,7 @@ class Weighting(Protocol):
         ...
 
     def series(self) -> dict[str, Tensor]:
-        """What a report shows of it, by key of results.LAYER_SERIES; resets the running means."""
+        """The series of a report, by key of LAYER_SERIES; resets the running means."""
         ...
 
     def state_dict(self) -> dict[str, Any]:
@@ -99,7 +99,7 @@ class LastLayer:
         self._weights_F[-1] = 1.0
 
     def is_plain(self, step: int) -> bool:
-        """Always."""
+        """True at every step."""
         return True
 
     def weights(self, step: int, losses_F: Tensor) -> Tensor:
@@ -107,10 +107,10 @@ class LastLayer:
         return self._weights_F[..., -losses_F.shape[-1] :]
 
     def observe(self, step: int, losses_F: Tensor, lr_factor: float) -> None:
-        """Nothing to learn."""
+        """Ignore the losses."""
 
     def series(self) -> dict[str, Tensor]:
-        """Nothing to show."""
+        """No series."""
         return {}
 
     def state_dict(self) -> dict[str, Any]:
@@ -122,14 +122,14 @@ class LastLayer:
 
 
 class Watched:
-    """What every setter of a run with a constraint measures of it."""
+    """Base of the weightings that measure violations."""
 
     watches_layers = True
 
     def __init__(
         self, config: ArmConfig, scales: Scales, device: torch.device, dtype: torch.dtype
     ) -> None:
-        """Nothing is observed yet."""
+        """Start with empty sums."""
         assert config.constraint is not None
         self.config = config.constraint
         layers = config.model.layers
@@ -192,7 +192,7 @@ class Control(Watched):
     def __init__(
         self, config: ArmConfig, scales: Scales, device: torch.device, dtype: torch.dtype
     ) -> None:
-        """Nothing is learnt on the way."""
+        """Fix the weights, where no loss sets them."""
         super().__init__(config, scales, device, dtype)
         fixed_F = fixed_weights(self.config, config.model.layers)
         self._fixed_F = torch.as_tensor(fixed_F, device=device, dtype=dtype)
@@ -294,12 +294,12 @@ class PrimalDual(Watched):
             assert self.slacks is not None
             self.slacks.restart()
 
-    def signal(self, losses_F: Tensor, found_L: Tensor | None = None) -> Tensor:
-        """What the dual step follows: g, or g over the loss allowed right now; clipped.
+    def signal(self, losses_F: Tensor, known_L: Tensor | None = None) -> Tensor:
+        """The dual signal: g, or g over the loss allowed right now; clipped.
 
-        ``found_L`` are the violations of these losses, where they are known.
+        ``known_L`` are the violations of these losses, where they were computed before.
         """
-        signal_L: Tensor = violations(self.constraints, losses_F) if found_L is None else found_L
+        signal_L: Tensor = violations(self.constraints, losses_F) if known_L is None else known_L
         if self.config.dual_signal == "relative":
             allowed_L: Tensor = allowed_losses(self.constraints, losses_F)
             tiny = torch.finfo(allowed_L.dtype).tiny  # a loss of 0 allows 0: 0 / 0 is met, not NaN

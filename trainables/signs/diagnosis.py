@@ -48,20 +48,22 @@ def dual_warnings(
     if len(settled) < limits.LEAST_REPORTS or any("multipliers" not in r.layers for r in settled):
         return []
     names = ("missing_shares", "violations", "multipliers", "slacks")
-    of = {name: np.array([r.layers[name] for r in settled], dtype=np.float64) for name in names}
+    series = {name: np.array([r.layers[name] for r in settled], dtype=np.float64) for name in names}
     losses_R = np.array([r.layers["losses"][-1] for r in settled])
-    if not all(np.isfinite(values).all() for values in (*of.values(), losses_R)):
+    if not all(np.isfinite(values).all() for values in (*series.values(), losses_R)):
         return []  # it diverged, and that is said
     first = constraint.first_layer
-    warnings = [*_by_layer(of, first, tolerance), *_slackness(of, losses_R, first)]
+    warnings = [*_by_layer(series, first, tolerance), *_slackness(series, losses_R, first)]
     if constraint.grad_through_previous:  # else there is no Lagrangian
-        warnings += _gap(of, losses_R)
+        warnings += _gap(series, losses_R)
     return warnings
 
 
-def _by_layer(of: dict[str, Floats], first: int, tolerance: float) -> Iterator[str]:
+def _by_layer(series: dict[str, Floats], first: int, tolerance: float) -> Iterator[str]:
     for index, (shares_R, violations_R, multipliers_R) in enumerate(
-        zip(of["missing_shares"].T, of["violations"].T, of["multipliers"].T, strict=True)
+        zip(
+            series["missing_shares"].T, series["violations"].T, series["multipliers"].T, strict=True
+        )
     ):
         layer = index + first
         if oscillates(shares_R, tolerance):
@@ -81,7 +83,7 @@ def _by_layer(of: dict[str, Floats], first: int, tolerance: float) -> Iterator[s
 
 
 def sign_changes(values_R: Floats) -> int:
-    """How often a series goes from above 0 to below or back; a 0 is no side.
+    """The number of times a series goes from above 0 to below or back; a 0 is no side.
 
     >>> sign_changes(np.array([1.0, -2.0, 0.0, -1.0, 3.0]))
     2
@@ -91,7 +93,7 @@ def sign_changes(values_R: Floats) -> int:
 
 
 def oscillates(values_R: Floats, least: float) -> bool:
-    """Whether a series changes sign again and again, with an amplitude that does not fall.
+    """True when a series changes sign repeatedly, with an amplitude that does not fall.
 
     ``SIGN_CHANGES`` of them, one in the second half, and there the smaller of the two swings, above
     and below 0, is larger than ``least`` and than ``STEADY`` times that of the first half.
@@ -114,7 +116,7 @@ def _swing(values_R: Floats) -> float:
 
 
 def stalls(is_missed_R: Sequence[bool] | Floats, shares_R: Floats, multipliers_R: Floats) -> bool:
-    """Whether a layer was missed at the last reports, no better, with a multiplier that stood.
+    """True when a layer was missed at the last reports, no better, and its multiplier stood.
 
     >>> missed, share, flat = np.ones(4, bool), np.full(4, 0.5), np.full(4, 2.0)
     >>> stalls(missed, share, flat), stalls(missed, share, np.arange(4.0))
@@ -149,12 +151,12 @@ def duality_gap(multipliers_L: Floats, violations_L: Floats) -> float:
     return math.fsum(multipliers_L * violations_L)
 
 
-def _slackness(of: dict[str, Floats], losses_R: Floats, first: int) -> Iterator[str]:
-    of_layers = slackness(of["multipliers"], of["violations"], of["slacks"])
-    share = of_layers.sum() / max(losses_R[-limits.LAST :].mean(), np.finfo(float).tiny)
+def _slackness(series: dict[str, Floats], losses_R: Floats, first: int) -> Iterator[str]:
+    products_L = slackness(series["multipliers"], series["violations"], series["slacks"])
+    share = products_L.sum() / max(losses_R[-limits.LAST :].mean(), np.finfo(float).tiny)
     if share > limits.MUCH:
-        worst = int(of_layers.argmax())
-        is_met = (of["violations"] - of["slacks"])[-limits.LAST :, worst].mean() < 0
+        worst = int(products_L.argmax())
+        is_met = (series["violations"] - series["slacks"])[-limits.LAST :, worst].mean() < 0
         pressed = "presses a layer that meets its constraint" if is_met else "has not yet closed it"
         yield (
             f"Multipliers and violations do not complement each other: their products are "
@@ -163,8 +165,8 @@ def _slackness(of: dict[str, Floats], losses_R: Floats, first: int) -> Iterator[
         )
 
 
-def _gap(of: dict[str, Floats], losses_R: Floats) -> Iterator[str]:
-    gap = duality_gap(of["multipliers"][-1], of["violations"][-1])
+def _gap(series: dict[str, Floats], losses_R: Floats) -> Iterator[str]:
+    gap = duality_gap(series["multipliers"][-1], series["violations"][-1])
     share = gap / max(losses_R[-1], np.finfo(float).tiny)
     if share > limits.MUCH:
         yield (

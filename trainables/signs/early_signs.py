@@ -69,11 +69,11 @@ class EarlySigns:
         return self.config.constraint
 
     def warnings(self, reports: Sequence[Report]) -> list[str]:
-        """Those that the last of ``reports`` gives rise to; empty when it looks sane."""
+        """The signs that the last of ``reports`` gives rise to; empty when it looks sane."""
         return [sign.text for sign in self._signs(reports)]
 
     def noted(self, before: Sequence[str], reports: Sequence[Report]) -> list[str]:
-        """What a record says after the last of ``reports``: the signs that stand, and which went.
+        """The warnings of a record after the last of ``reports``: the signs that stand, and went.
 
         A sign that the last report no longer shows is kept with its step and without its advice;
         where it comes back, it stands again.
@@ -91,7 +91,7 @@ class EarlySigns:
         return [*kept, *(text for text in now if text not in kept)]
 
     def reason_to_stop(self, reports: Sequence[Report]) -> str:
-        """Why to end a run after the last of ``reports``, advice included; empty: train on.
+        """The reason to end a run after the last of ``reports``, with advice; empty: train on.
 
         A sign ends a run when two successive reports show it and what is wrong has not become
         better in between, after ``SETTLED`` of the steps and never at the last report. One about a
@@ -146,7 +146,7 @@ def _went(text: str, reports: Sequence[Report]) -> str:
 
 
 def _first_sentence(text: str) -> str:
-    """What a sign saw, without what to do."""
+    """The observation of a sign, without its advice."""
     return text.partition(". ")[0].rstrip(".") + "."
 
 
@@ -155,7 +155,7 @@ def _is_settled(run: EarlySigns, report: Report) -> bool:
 
 
 def _is_past_half(run: EarlySigns, report: Report) -> bool:
-    """Whether half of the steps that follow the warm-up are over."""
+    """True when half of the steps that follow the warm-up are over."""
     warmup = run.constraint.warmup_steps
     return report.step >= warmup + limits.HALFWAY * (run.config.steps - warmup)
 
@@ -293,7 +293,7 @@ def _wound_up(
 
 
 def _reach(run: EarlySigns, last: int) -> float:
-    """What a multiplier would come to by step ``last`` under a signal of 1 all the time.
+    """The value that a constant signal of 1 would take a multiplier to by step ``last``.
 
     With the learning rate's schedule, and with resilience where it is a decay: then that of small
     dual steps, (1 - exp(-c r)) / c where hard constraints give r; at a constant rate never above
