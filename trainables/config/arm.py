@@ -187,11 +187,8 @@ class ArmConfig(Section):
             f"at most steps less warmup_steps ({left})",
             "the run would end before its first dual step.",
         )
-        is_augmented = constraint.dual_optimizer == "augmented"
-        by_losses = {"multipliers": constraint.form == "ratio" or is_augmented, "penalty": True}
-        follows = by_losses.get(constraint.weights_by, False)
         self.require(
-            self.accumulate == 1 or not follows,
+            self.accumulate == 1 or not constraint.weights_follow_losses,
             "accumulate",
             f"1 with form {constraint.form!r}, dual_optimizer {constraint.dual_optimizer!r} and "
             f"weights_by {constraint.weights_by!r}",

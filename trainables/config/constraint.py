@@ -126,22 +126,16 @@ class ConstraintConfig(Section):
             f"with resilience_form {self.resilience_form!r}",
             "the steps of slack and multiplier would overshoot each other and diverge.",
         )
-        for name, setter in SETTERS_KNOBS.items():
-            default = type(self).__dataclass_fields__[name].default
-            self.require(
-                self.weights_by == setter or getattr(self, name) == default,
-                name,
-                f"left at {default!r} with weights_by {self.weights_by!r}",
-                f"only {setter!r} reads it.",
-            )
-        for name, optimizer in _DUAL_KNOBS.items():
-            default = type(self).__dataclass_fields__[name].default
-            self.require(
-                self.dual_optimizer == optimizer or getattr(self, name) == default,
-                name,
-                f"left at {default!r} with dual_optimizer {self.dual_optimizer!r}",
-                f"only {optimizer!r} reads it.",
-            )
+        for choice, knobs in (("weights_by", SETTERS_KNOBS), ("dual_optimizer", _DUAL_KNOBS)):
+            chosen = getattr(self, choice)
+            for name, reader in knobs.items():
+                default = type(self).__dataclass_fields__[name].default
+                self.require(
+                    chosen == reader or getattr(self, name) == default,
+                    name,
+                    f"left at {default!r} with {choice} {chosen!r}",
+                    f"only {reader!r} reads it.",
+                )
         self.require(
             self.weights_by != "replayed" or bool(self.replayed_weights),
             "replayed_weights",
@@ -185,6 +179,12 @@ class ConstraintConfig(Section):
     def draws_losses(self) -> bool:
         """True when training steps take inner layers' losses from draws of tokens or of layers."""
         return self.inner_tokens < 1 or self.inner_layers is not None
+
+    @property
+    def weights_follow_losses(self) -> bool:
+        """True when the layer weights of a step depend on the losses of its own batch."""
+        by_losses = self.form == "ratio" or self.dual_optimizer == "augmented"
+        return {"multipliers": by_losses, "penalty": True}.get(self.weights_by, False)
 
     @property
     def is_control(self) -> bool:

@@ -27,9 +27,7 @@ def require_effect(config: ArmConfig, constraint: ConstraintConfig, steps_per_ep
 
 def _require_unbiased(constraint: ConstraintConfig) -> None:
     """Weights that follow drawn losses follow their draw, so that gradients would be biased."""
-    by_losses = constraint.form == "ratio" or constraint.dual_optimizer == "augmented"
-    follows = {"multipliers": by_losses, "penalty": True}.get(constraint.weights_by, False)
-    if constraint.inner_tokens < 1 and follows:
+    if constraint.inner_tokens < 1 and constraint.weights_follow_losses:
         raise InvalidValue(
             f"inner_tokens must be 1.0 with form {constraint.form!r}, dual_optimizer "
             f"{constraint.dual_optimizer!r} and weights_by {constraint.weights_by!r}, got "
