@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from benchmarks.pages.made import RESULTS, Made, number, results, table
 from trainables.plain import Json
 
-START = "## Can one layer denoise? `benchmarks/one_layer_bound.py`"
+START = "## What the search finds: `benchmarks/search_replay.py`"
 LANDSCAPES = {"imdb_ut": "IMDb", "ped2_ut": "Ped2"}
 SAMPLERS = {
     "random": "`random`",
@@ -19,17 +19,13 @@ SAMPLERS = {
     "ctpe": "c-TPE",
     "gp": "`gp`",
 }
+POINTS = ("10", "20", "50")  # with 5 nothing can be distinguished
+ARMS = "16"
 STOPPING = {
     "early_signs": "early signs, as a sweep does",
     "halving": "the better half at 1/4 and at 1/2 of the steps",
     "three_quarters": "the better three of four",
     "median": "not worse than the median so far",
-}
-TELLING = {
-    "none stopped": "none stopped",
-    "nothing": "stopped, tells nothing",
-    "as a sweep does": "is infeasible, as a sweep tells it",
-    "what it was heading to": "is infeasible by the share that it would have ended with",
 }
 
 
@@ -37,28 +33,12 @@ def made() -> Made:
     """What the page has of results."""
     replayed, halved = results("search_replay"), results("halving_replay")
     tables = {f"samplers {name}": _samplers(replayed[name]) for name in LANDSCAPES}
-    tables |= {"stopping": _stopping(halved), "telling": _telling(halved)}
-    bound = results("one_layer_bound")
-    tables["one layer"] = _one_layer(bound)
-    return Made(tables, list(_facts(replayed, halved, bound)), START)
+    tables["stopping"] = _stopping(halved)
+    return Made(tables, list(_facts(replayed, halved)), START)
 
 
 def _short(value: float, digits: int) -> str:
     return number(value, digits, short=True)
-
-
-def _one_layer(bound: Json) -> str:
-    """Losses at the start and with the best linear map, below those of two filters."""
-    identity = bound["references"]["identity"]
-    filters = {"wiener": "a Wiener filter", "wiener_temporal": "a Wiener filter of all frames"}
-    rows = [["the input", number(identity, 3), "", ""]]
-    for name, called in filters.items():
-        loss = bound["references"][name]
-        rows.append([called, "", number(loss, 3), number(loss / identity, 2)])
-    for name, of in bound["variants"].items():
-        best = number(of["best_linear"], 3), number(of["best_over_identity"], 2)
-        rows.append([name, number(of["at_start"], 3), *best])
-    return table(["layer", "at the start", "best linear map", "over the input"], rows)
 
 
 def _samplers(of: Json) -> str:
@@ -68,12 +48,8 @@ def _samplers(of: Json) -> str:
         share, (regret, error) = one["with_a_winner"][0], one["regret_or_worst"]
         return f"{_short(share, 2)}; {_short(regret, 4)} ({_short(error, 4)})"
 
-    rows = []
-    for name, called in SAMPLERS.items():
-        asks = [one["seconds_an_ask"][0] * 1000 for one in of[name].values()]
-        ends = dict.fromkeys(f"{ask:.0f}" for ask in (min(asks), max(asks)))
-        rows.append([called, *map(cell, of[name].values()), " to ".join(ends)])
-    return table(["", *(f"{n} points" for n in of["tpe"]), "ms an ask"], rows)
+    rows = [[called, *(cell(of[name][n]) for n in POINTS)] for name, called in SAMPLERS.items()]
+    return table(["", *(f"{n} points" for n in POINTS)], rows)
 
 
 def _stopping(halved: Json) -> str:
@@ -81,28 +57,12 @@ def _stopping(halved: Json) -> str:
         lost, low, high = (f"{100 * v:.0f}" for v in one["winner_lost"])
         return f"{100 * one['saved'][0]:.0f} %, {lost} % ({low} to {high})"
 
-    sizes = [(of, n) for of in LANDSCAPES for n in halved["landscapes"][of]]
-    rows = [
-        [called, *(cell(halved["landscapes"][of][n]["stopping"][name]) for of, n in sizes)]
-        for name, called in STOPPING.items()
-    ]
-    return table(["", *(f"{LANDSCAPES[of]}, {n} arms: saved, lost" for of, n in sizes)], rows)
+    landscapes = [halved["landscapes"][of][ARMS]["stopping"] for of in LANDSCAPES]
+    rows = [[called, *(cell(of[name]) for of in landscapes)] for name, called in STOPPING.items()]
+    return table(["", *(f"{called}: saved, lost" for called in LANDSCAPES.values())], rows)
 
 
-def _telling(halved: Json) -> str:
-    def cell(one: Json) -> str:
-        share, regret = one["with_a_winner"][0], one["regret_or_worst"][0]
-        return f"{one['proposals'][0]:.0f}, {_short(share, 2)}, {_short(regret, 3)}"
-
-    rows = [
-        [called, *(cell(halved["landscapes"][of]["16"]["telling"][name]) for of in LANDSCAPES)]
-        for name, called in TELLING.items()
-    ]
-    return table(["", *(f"{one}: proposals, winner, regret" for one in LANDSCAPES.values())], rows)
-
-
-def _facts(replayed: Json, halved: Json, bound: Json) -> Iterator[str]:
-    yield f"gamma {bound['train_gamma']:g}, sequences of {bound['frames']} frames"
+def _facts(replayed: Json, halved: Json) -> Iterator[str]:
     imdb, ped2 = replayed["imdb_ut"], replayed["ped2_ut"]
     assert imdb["arms"] == ped2["arms"]
     yield f"of {imdb['arms']} arms each"
@@ -110,7 +70,7 @@ def _facts(replayed: Json, halved: Json, bound: Json) -> Iterator[str]:
         path = RESULTS.parent / "landscape" / f"{name}.json"
         base = json.loads(path.read_text(encoding="utf-8"))["base"]
         yield f"UT with {base['model']['layers']} layers {called}, {base['steps']} steps"
-    yield f"{imdb['feasible']} are feasible, {imdb['vacuous']} of these vacuous"
+    yield f"{imdb['feasible']} are feasible, {imdb['vacuous']} of these not binding"
     yield f"so that {imdb['could_win']} could win"
     yield f"{ped2['could_win']} could win"
     repeats = {name: imdb[name]["10"]["repeats"] for name in ("tpe", "gp")}
@@ -126,11 +86,8 @@ def _facts(replayed: Json, halved: Json, bound: Json) -> Iterator[str]:
     yield f"without a winner in {_short(1 - share['gp'], 2)}"
     assert share["tpe"] == 1
     assert imdb["random"]["20"]["with_a_winner"][0] * 2 < imdb["tpe"]["20"]["with_a_winner"][0]
-    yield "With 5 points nothing"  # the smallest of both tables
-    yield "with 20 TPE finds"
+    yield "With 20 points TPE finds"
     yield "with 50 points"
-    yield f"({halved['sweeps']} each)"
-    yield f"of {halved['searches']} searches"
-    yield "of 8 and of 16 arms"
-    yield "of 16 whole arms"
+    yield f"Of {halved['sweeps']} resampled sweeps"
+    yield f"of {ARMS} arms"
     yield "95 % interval"
