@@ -19,14 +19,13 @@ from benchmarks.imitated.null_sweeps import (
     SETTINGS,
     family_effect,
 )
-from benchmarks.pages.made import Made, results, table
+from benchmarks.pages.made import Made, table
 from benchmarks.pages.made import number as plain_number
 from sweep.statistics import paired
 from sweep.statistics.design import Design
 from trainables.plain import Json
 
 RESULTS = Path(__file__).parents[1] / "results/calibration.json"
-BEFORE = "calibration_before"  # rates by the rule of before, no more drawn
 RULES = {"looks": "looks", "any_time": "any time", "fixed": "fixed"}
 PARTS = (5, 10, 20)  # seeds
 SLOW_TOOL = "deep-significance, ASO < .5, one way"
@@ -69,7 +68,6 @@ class Calibration:
     def __init__(self, text: str) -> None:
         """Those of a file."""
         self.of: dict[str, Json] = json.loads(text)
-        self.before: dict[str, Json] = results(BEFORE)
 
     def part(self, name: str) -> Json:
         """What one part found."""
@@ -102,31 +100,16 @@ class Calibration:
         rows.append(["seeds used at d_z 1, alone", *seeds, ""])
         return table(["20 seeds", *RULES.values(), "allowed"], rows)
 
-    def shaped(self, rule: str) -> str:
-        """Tables with a false star, by the shape of differences: now; before."""
-        found, before = self.part("shapes"), self.before["shapes"]
+    def shaped(self) -> str:
+        """Tables with a false star, by the shape of differences: looks; any time."""
+        found = self.part("shapes")
         columns = [(families, of, seeds) for families, of in TABLES for seeds in (10, 20)]
         head = [f"{f * of} settings in {f}, {seeds} seeds" for f, of, seeds in columns]
         rows = []
         for kind in SHAPES:
-            cells = [f"{f} families of {of}, {n} seeds, {kind}" for f, of, n in columns]
-            both = ([found[c][rule]["rate"], before[c][rule]] for c in cells)
-            rows.append([kind, *(beside(pair) for pair in both)])
+            cells = [found[f"{f} families of {of}, {n} seeds, {kind}"] for f, of, n in columns]
+            rows.append([kind, *(rates([one["looks"], one["any_time"]]) for one in cells)])
         return table(["differences", *head], rows)
-
-    def power(self) -> str:
-        """How often an effect is marked: now; before."""
-        found, before = self.part("power_by_rule"), self.before["power_by_rule"]
-        rows = []
-        for seeds in (10, 20):
-            for rule, tests in (("looks", (1, 2, 6, 36)), ("any_time", (1, 6))):
-                for of in tests:
-                    now, then = (one[f"{seeds} seeds, one of {of}, {rule}"]
-                                 for one in (found, before))  # fmt: skip
-                    cells = [[now[at]["rate"], then[at]] for at in (f"d_z {e:g}" for e in EFFECTS)]
-                    said = f"{seeds} seeds, {RULES[rule]}, one test of {of}"
-                    rows.append([said, *(beside(cell, 2) for cell in cells)])
-        return table(["", *(f"d_z {effect:g}" for effect in EFFECTS)], rows)
 
     def reach(self) -> str:
         """The smallest effect that is marked with probability .8, by seeds and tests."""
@@ -143,15 +126,14 @@ class Calibration:
 
     def later(self) -> str:
         """Reported over true effect of what is called better: of the counted seeds; of all."""
-        rows, now = [], self.part("later_looks")
-        for seeds, when in ((10, "before"), (10, "now"), (20, "before"), (20, "now")):
+        found, rows = self.part("later_looks"), []
+        for seeds in (10, 20):
             cells = []
             for effect in EFFECTS:
-                found = self.before if when == "before" else {"later_looks": now}
-                of = found["later_looks"][f"{seeds} seeds, d_z {effect:g}"]
+                of = found[f"{seeds} seeds, d_z {effect:g}"]
                 both = [of[f"{name} over true, better"] for name in ("counted", "ended")]
-                cells.append("; ".join(number(value, 2) for value in both))
-            rows.append([f"{seeds} seeds, {when}", *cells])
+                cells.append(beside(both, 2))
+            rows.append([f"{seeds} seeds", *cells])
         return table(["", *(f"d_z {effect:g}" for effect in EFFECTS)], rows)
 
     def coverage(self) -> str:
@@ -179,22 +161,17 @@ class Calibration:
     def clips(self) -> str:
         """Coverage where half of the units' variance lies between clips."""
         rows = [
-            [
-                says,
-                number(of["by clips"]["rate"], 2),
-                number(of["by windows, as before"]["rate"], 2),
-            ]
-            for says, of in self.part("in_clips").items()
+            [says, number(of["by clips"]["rate"], 2)] for says, of in self.part("in_clips").items()
         ]
-        return table(["", "clips drawn whole", "windows drawn, as before"], rows)
+        return table(["", "coverage"], rows)
 
     def claims(self) -> str:
         """How often a setting and its family are claimed to be better or worse, on 12 clips."""
-        found = self.part("over_clips")
-        names = [f"{of}, {by}" for of in ("a setting", "the family")
-                 for by in ("over seeds, as before", "marked")]  # fmt: skip
-        rows = [[says, *(number(of[name]["rate"], 2) for name in names)]
-                for says, of in found.items()]  # fmt: skip
+        names = ("a setting", "the family")
+        rows = [
+            [says, *(number(of[f"{name}, marked"]["rate"], 2) for name in names)]
+            for says, of in self.part("over_clips").items()
+        ]
         return table(["true effect on all clips", *names], rows)
 
     def questions(self) -> str:
@@ -266,9 +243,7 @@ def made() -> Made:
         "what is marked": of.reach(),
         "later looks": of.later(),
         "promised": of.promised(),
-        "shapes with looks": of.shaped("looks"),
-        "shapes at any time": of.shaped("any_time"),
-        "power": of.power(),
+        "shapes": of.shaped(),
         "coverage": of.coverage(),
         "in clips": of.clips(),
         "claims over clips": of.claims(),
@@ -337,7 +312,6 @@ def _draws(of: Calibration) -> Iterator[str]:
     yield f"{round(seconds / 60)} CPU minutes"
     yield f"counts as {BOUND:g} standard deviations"
     yield "Basins lie at +-1"  # benchmarks.imitated.claims.shaped
-    yield "first look at 5 seeds"  # as calibration_before.json was drawn
     yield f"On {CLIPS} clips of {WINDOWS} windows, {CLAIM_SEEDS} seeds"
     tools = of.part("tools")
     tables, slow = (tools[name]["a star in the table"]["of"] for name in ("autorank", SLOW_TOOL))
