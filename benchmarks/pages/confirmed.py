@@ -166,19 +166,18 @@ class Confirmed:
         for name, one in self.settings.items():
             for other in (kind for kind in AGAINST if kind in one["contrasts"]):
                 row, over = self.row(name, other), self.over_units(name, other)
-                beside = one["contrasts"][other]["beside"]["seen_mean"]
-                seen = number(beside["mean"], self.digits, signed=True, short=self.is_short)
+                network = [self.form(name)] if len(self.settings) > 1 else []
                 rows.append(
                     [
-                        self.form(name),
+                        *network,
                         AGAINST[other],
                         self.interval(vars(row)),
                         "not known" if over is None else self.interval(over),
                         *self.outcomes(row, other),
-                        seen,
                     ]
                 )
-        head = ["network", "against", "gain, unseen", "over test units, too", *RULES, "seen"]
+        head = ["network"] if len(self.settings) > 1 else []
+        head += ["against", "gain, unseen", "over test units, too", *RULES]
         return table(head, rows)
 
 
@@ -189,8 +188,8 @@ def made() -> Made:
         "network, data", "gain on unseen noise (95 %)", "over test units, too", *RULES, CERTIFIED,
     ]  # fmt: skip
     tables = {"headline": table(head, [row for one in of.values() for row in one.headline()])}
-    for name, one in of.items():
-        tables |= {f"{name} arms": one.arms(), f"{name} gains": one.gains()}
+    tables |= {f"{name} gains": one.gains() for name, one in of.items()}
+    tables["ped2_small_dust arms"] = of["ped2_small_dust"].arms()
     return Made(tables, list(_facts(of)))
 
 

@@ -24,15 +24,12 @@ ALIKE = {"H1 on more noise": "gamma x 3", "H2": "plain at 30"}
 def made() -> Made:
     """What the page has of results."""
     found = results("leads")
-    h1, h3, h6 = (_points(found[name]) for name in ("H1", "H3", "H6"))
     video, words = {name: found[name] for name in VIDEO}, {"H3": found["H3"]}
     tables = {
         "video leads": _leads(video, VIDEO),
-        "video points": _points_table(h1, 2),
+        "video points": _points_table(_points(found["H1"])),
         "words": _leads(words, {"H3": "H3: detached UT on words"}),
-        "words points": _points_table(h3, 3),
         "per layer": _leads({"H6": found["H6"]}, {"H6": "H6: a dictionary per layer"}),
-        "per layer points": _points_table(h6, 2),
     }
     return Made(tables, list(_facts(found)))
 
@@ -44,12 +41,11 @@ def _interval(found: Json, digits: int) -> str:
 
 
 def _leads(leads: Mapping[str, Json], called: Mapping[str, str]) -> str:
-    """Every judged arm: what decides, and gains over plain training of its own noise and length."""
+    """The outcome of every judged arm, with what decides it."""
     rows = []
     for name, lead in leads.items():
         digits = 3 if lead["smallest_effect"] < 0.1 else 2
         for judged, verdict in lead["verdicts"].items():
-            beside = verdict["differences"][ALIKE.get(name, "plain")]
             above = verdict["above_frontier"]
             rows.append(
                 [
@@ -59,20 +55,9 @@ def _leads(leads: Mapping[str, Json], called: Mapping[str, str]) -> str:
                     f"{above['better_in']} of {above['seeds']}",
                     number(above["sign_flip_p"], 3, short=True),
                     verdict["outcome"],
-                    _interval(beside["unseen"], digits),
-                    _interval(beside["seen"], digits),
                 ]
             )
-    head = [
-        "lead",
-        "form",
-        "above the frontier",
-        "seeds above it",
-        "p by sign flips",
-        "outcome",
-        "gain over plain, unseen",
-        "seen",
-    ]
+    head = ["lead", "form", "above the frontier", "seeds above it", "p by sign flips", "outcome"]
     return table(head, rows)
 
 
@@ -86,14 +71,10 @@ def _points(lead: Json) -> dict[str, tuple[float, float]]:
     return found
 
 
-def _points_table(points: Mapping[str, tuple[float, float]], digits: int) -> str:
-    """RMSE, lower is better, of videos; else accuracy."""
-    short = digits == 3
-    rows = [
-        [arm, *(number(abs(score), digits, short=short) for score in of)]
-        for arm, of in points.items()
-    ]
-    return table(["accuracy" if short else "RMSE", "seen", "unseen"], rows)
+def _points_table(points: Mapping[str, tuple[float, float]]) -> str:
+    """RMSE of every arm, lower is better."""
+    rows = [[arm, *(number(abs(score), 2) for score in of)] for arm, of in points.items()]
+    return table(["RMSE", "seen", "unseen"], rows)
 
 
 def _times(arms: Mapping[str, Fields]) -> str:
