@@ -68,11 +68,11 @@ def _finding(name: str, problems: list[str], secrets: list[Secret]) -> Check:
 
 def _own_commands(cluster: ClusterFile) -> Check:
     """The one line about shell that is not ours: it may be right, so it is not judged."""
-    unchecked = node_scripts.find_unchecked(cluster.plain, cluster.mounts)
+    places = ", ".join(node_scripts.find_unchecked(cluster.plain, cluster.mounts))
+    notes = [f"{places}: not checked {node_scripts.PROMISES}"] * bool(places)
     if cluster.storage.startswith("/"):
-        unchecked.append(f"{cluster.storage} is to be mounted on every node before Ray starts")
-    found = f"not checked: {'; '.join(unchecked)}" if unchecked else "none"
-    return Check("own commands", True, found)
+        notes.append(f"not checked that every node mounts {cluster.storage} before Ray starts")
+    return Check("own commands", True, "; ".join(notes) or "none")
 
 
 def _as_ray_takes_it(plain: dict[str, Json]) -> tuple[dict[str, Json], list[str]]:

@@ -26,6 +26,10 @@ Rule = Callable[["ClusterFile"], Iterator[str]]
 
 PLACEHOLDER = "FILL-IN"
 OBJECT_STORES = ("s3://", "gs://", "abfs://")
+RAYS_OWN = {
+    "setup_commands": "install a nightly Ray, or nothing",
+    "head_start_ray_commands": "open the dashboard to everybody and train on the head",
+}
 
 _EVERY_PROVIDER = {
     "type", "use_internal_ips", "use_external_head_ip", "disable_node_updaters",
@@ -68,9 +72,7 @@ class ClusterFile:
         return {name: node_type["node_config"] for name, node_type in self.node_types.items()}
 
     def worker_types(self) -> list[str]:
-        """Names of the types that workers may have; on premises all machines share the head's."""
-        if self.provider_type == "local":
-            return [self.head_type]
+        """Names of the types that workers may have."""
         return [name for name in self.node_types if name != self.head_type]
 
     @property
@@ -199,16 +201,11 @@ def _storage(cluster: ClusterFile) -> Iterator[str]:
         )
 
 
-def _scripts(cluster: ClusterFile) -> Iterator[str]:
-    """Lists of commands that are left out: Ray's own run then, which are not ours."""
-    for name, what in node_scripts.RAYS_OWN.items():
+def _rays_own_commands(cluster: ClusterFile) -> Iterator[str]:
+    """Lists of commands that are left out, and filled in by Ray."""
+    for name, effect in RAYS_OWN.items():
         if name not in cluster.plain:
-            yield f"{name} are missing, and Ray's own {what}. Give them, as in cluster.yaml."
-    if node_scripts.is_called(cluster.plain) and node_scripts.FOLDER not in cluster.mounts:
-        yield (
-            f"no node gets the scripts in {node_scripts.FOLDER}, which commands call: add "
-            f'"{node_scripts.FOLDER}": cluster to file_mounts.'
-        )
+            yield f"{name} are missing, and Ray's own {effect}. Give them, as in cluster.yaml."
 
 
 RULES: dict[str, Rule] = {
@@ -218,5 +215,5 @@ RULES: dict[str, Rule] = {
     "files here": _files,
     "token": _token,
     "storage": _storage,
-    "scripts": _scripts,
+    "Ray's own commands": _rays_own_commands,
 }
