@@ -51,6 +51,7 @@ from sweep.executors.executor import Executor, Where
 from sweep.results.best import best_entries
 from sweep.results.sweep_view import load_sweep
 from sweep.run.coordinator import Coordinator
+from sweep.run.events import NOBODY, Observer
 from sweep.run.run_sweep import run_sweep
 from sweep.study.arms import Arm
 from sweep.study.definition import Definition, put_definition
@@ -125,11 +126,8 @@ def drive(
     uri = database(folder)
     tracker = TrackerProcess(uri, objects, asked, "")
     background = BackgroundTracker(tracker.send, uri, asked.name)
-    listeners: Json = {}
-    if is_tracked:
-        on_record, on_proposal = sources.listeners(background.offer)
-        listeners = {"on_record": on_record, "on_proposal": on_proposal}
-    coordinator = Coordinator(objects, asked, **listeners)
+    observer = Observer(*sources.listeners(background.offer)) if is_tracked else NOBODY
+    coordinator = Coordinator(objects, asked, observer=observer)
 
     def look() -> None:
         while not over.wait(EVERY_S):
@@ -374,9 +372,9 @@ def on_tune(
                 if len(grown) % WARM == 0:
                     keep({"arms_final": len(grown), "s": grown[-1][0] - grown[0][0]})
 
-        listeners: Json = {"on_record": on_record, "on_proposal": on_proposal}
+        observer = Observer(on_record, on_proposal)
         summary = run_sweep(
-            objects, asked, Executor(where, TUNE_WORKERS), display=False, **listeners
+            objects, asked, Executor(where, TUNE_WORKERS), display=False, observer=observer
         )
         behind = background.close(3600)
         tracker.close()

@@ -140,6 +140,7 @@ def _train_once(
     mlflow: str | None,
     notify: str | None,
 ) -> int:
+    from sweep.run.events import Observer
     from sweep.run.run_sweep import run_again, run_sweep
     from sweep.tracking.process import TrackerProcess
     from sweep.tracking.sources import listeners
@@ -163,9 +164,7 @@ def _train_once(
                     objects,
                     definition,
                     executor,
-                    on_record=on_record,
-                    on_proposal=on_proposal,
-                    on_event=on_event,
+                    observer=Observer(on_record, on_proposal, on_event=on_event),
                     retry_failed=retry_failed,
                     accept_code=accept_code,
                     budget=budget,

@@ -1,14 +1,16 @@
-"""Events worth a notification: a sweep's end, first winner, or trouble.
+"""Observers of a running sweep, and events that are worth a notification.
 
-Made from what the coordinator knows; `sweep/run/notifications.py` delivers it. Nothing is stored:
-news is told at most once per run of a driver, and the records are the truth.
+An event (the end, the first winner, trouble) is made from what the coordinator knows, and delivered
+by `sweep/run/notifications.py`. Nothing is stored: news is passed on at most once per run of a
+driver, and the records are the truth.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from sweep.study import advice
@@ -16,7 +18,10 @@ from trainables.plain import Json
 
 if TYPE_CHECKING:
     from sweep.run.summary import RunSummary
+    from sweep.study.arms import Arm, OnRecord
     from sweep.study.proposals import ProposalOutcome
+    from sweep.study.selection import OnProposal
+    from trainables.records.arm_record import ArmRecord
 
 Kind = Literal["finished", "failed", "stalled", "first_winner", "test"]
 
@@ -43,10 +48,29 @@ class Event:
 OnEvent = Callable[[Event], None]
 
 
-def tell(listener: Callable[..., None] | None, *args: object, problems: list[str]) -> None:
-    """Call a listener, if any; its error joins the ``problems`` and does not reach the caller."""
-    if listener is None:
-        return
+def _ignore(*_: object) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Observer:
+    """Callbacks by which a running sweep is followed; what is not given is ignored."""
+
+    on_record: OnRecord = _ignore  # an arm's stored record grew, or is final: it can be read
+    on_proposal: OnProposal = _ignore  # all arms of a proposal are final; once per run
+    on_final: Callable[[Arm, ArmRecord], None] = _ignore  # an arm ended in this run
+    on_event: OnEvent = _ignore  # news for somebody who does not look; may come from a thread
+
+    def guarded(self, problems: list[str]) -> Observer:
+        """The same, which never raises: errors join the problems."""
+        guards = {f.name: partial(_call, problems, getattr(self, f.name)) for f in fields(self)}
+        return Observer(**guards)
+
+
+NOBODY = Observer()
+
+
+def _call(problems: list[str], listener: Callable[..., None], *args: object) -> None:
     try:
         listener(*args)
     except Exception as error:

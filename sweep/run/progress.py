@@ -167,7 +167,9 @@ def view(
     parts += (
         [_running(live, names, with_bars=room)] if live else []
     )  # a table without rows is an empty line
-    retired = [f"{names[s]}: its search ended: {why}" for s, why in coordinator.retired.items()]
+    retired = [
+        f"{names[s]}: its search ended: {why}" for s, why in coordinator.search.retired.items()
+    ]
     problems: list[RenderableType] = [
         Text(f"! {p}", style="red") for p in (*retired, *coordinator.problems[-3:])
     ]

@@ -7,21 +7,20 @@ final or somebody stops it. Running again is resuming.
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Protocol
 
 from sweep.run.budget import NO_LIMIT, Budget, Spending, put_budget
 from sweep.run.coordinator import Coordinator
-from sweep.run.events import OnEvent, ended_event
+from sweep.run.events import NOBODY, Observer, ended_event
 from sweep.run.progress import display_of
 from sweep.run.signals import stop_on_request, stop_on_signals, stop_request
-from sweep.run.standstill import standstill_watch
 from sweep.run.summary import RunSummary
+from sweep.run.watching import standstill_watch
 from sweep.study.advice import note, resume
-from sweep.study.arms import OnRecord
 from sweep.study.definition import Definition, load_definition
 from sweep.study.lock import driver_lock
 from sweep.study.requirements import folder_of
-from sweep.study.selection import OnProposal
 from trainables.errors import StoreError
 from trainables.records.objects import ObjectStore
 from trainables.records.retrying import RetryingStore
@@ -48,9 +47,7 @@ def run_sweep(
     definition: Definition,
     executor: Executor,
     *,
-    on_record: OnRecord | None = None,
-    on_proposal: OnProposal | None = None,
-    on_event: OnEvent | None = None,
+    observer: Observer = NOBODY,
     display: bool = True,
     retry_failed: bool = False,
     accept_code: bool = False,
@@ -63,9 +60,7 @@ def run_sweep(
         objects: the storage root.
         definition: the stored definition, extensions included.
         executor: where its arms train; ``sweep/executors/executor.py`` has them all.
-        on_record: told of arms' records as they grow; see Coordinator.
-        on_proposal: told of proposals whose arms are all final.
-        on_event: told of the first winner, of standstills, and how the run ended.
+        observer: follows the run, also its standstills and how it ended.
         display: show progress: live on a terminal, else one line per arm.
         retry_failed: train failed arms again.
         accept_code: take arms that other code trained as they are; else they are refused.
@@ -86,12 +81,9 @@ def run_sweep(
         coordinator = Coordinator(
             patient,
             definition,
-            on_record=on_record,
-            on_proposal=on_proposal,
-            on_final=shown.arm_ended,
-            on_event=on_event,
+            observer=replace(observer, on_final=shown.arm_ended),
             ask_ahead=executor.where != "inline",
-            again=run_again(objects, definition, executor, budget, accept_code),
+            resume_command=run_again(objects, definition, executor, budget, accept_code),
             spending=Spending(patient, definition, budget),
             accept_code=accept_code,
         )
@@ -113,7 +105,7 @@ def run_sweep(
         if (reached := coordinator.budget_reached) and not coordinator.stopping:
             try:
                 put_budget(patient, definition.name, budget, reached=reached)
-                coordinator.again = run_again(
+                coordinator.resume_command = run_again(
                     patient, definition, executor, accept_code=accept_code
                 )  # the rest
             except StoreError as error:

@@ -110,7 +110,7 @@ def stop_on_signals(coordinator: Coordinator) -> Iterator[None]:
         with suppress(OSError):
             print(
                 f"\nStopping: running arms end at their next report{within}; "
-                f"`{coordinator.again}` continues either way.",
+                f"`{coordinator.resume_command}` continues either way.",
                 file=sys.stderr,
             )
 

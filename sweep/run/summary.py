@@ -24,7 +24,7 @@ class RunSummary:
     was_asked_to_stop: bool  # by somebody, and not by trouble
     is_done: bool
     is_urgent: bool  # whoever stopped it kills it within seconds
-    again: str  # the command that continues it
+    resume_command: str  # the command that continues it
 
     @property
     def exit_code(self) -> int:
@@ -35,7 +35,7 @@ class RunSummary:
     @property
     def advice(self) -> str:
         """What to do next; empty when all is well."""
-        return "" if self.exit_code == 0 else f"Continue with `{self.again}`."
+        return "" if self.exit_code == 0 else f"Continue with `{self.resume_command}`."
 
     def budget_line(self, took: str = "") -> str:
         """What a budget that was reached came to, and how to go on; empty: none was.
@@ -50,6 +50,6 @@ class RunSummary:
         return (
             f"{self.sweep} reached its budget ({self.budget}): {self.arms_done} of "
             f"{self.arms_total} arms are final, {self.arms_total - self.arms_done} are not "
-            f"trained; {took or f'its arms took {held_text(self.spent)}'}. `{self.again}` trains "
-            f"the rest, with {less}."
+            f"trained; {took or f'its arms took {held_text(self.spent)}'}. "
+            f"`{self.resume_command}` trains the rest, with {less}."
         )

@@ -14,6 +14,7 @@ from benchmarks.imitated.arms import definition, finished_record, train
 from benchmarks.scale import counted, judged, measured, requests_per_pair
 from sweep.results.sweep_view import load_sweep
 from sweep.run.coordinator import Coordinator
+from sweep.run.events import Observer
 from sweep.study.arms import Arm
 from sweep.study.definition import put_definition
 from sweep.tracking import sources
@@ -32,7 +33,7 @@ def trained(objects: ObjectStore, pairs: int) -> dict[str, Arm]:
     on_record, on_proposal = sources.listeners(
         lambda arm, is_final: waiting.update({arm.signature: arm})
     )
-    coordinator = Coordinator(objects, asked, on_record=on_record, on_proposal=on_proposal)
+    coordinator = Coordinator(objects, asked, observer=Observer(on_record, on_proposal))
     coordinator.start()
     train(coordinator, ArmStore(objects), lambda final: None)
     assert coordinator.summary().is_done

@@ -23,7 +23,7 @@ from sweep.executors.stalls import Stalls
 from sweep.executors.trials import LiveTrial, LiveTrials
 from sweep.executors.tune import _AtNextReport, _PlanSearcher, _Scheduler
 from sweep.run.budget import NO_LIMIT, Budget, Spending
-from sweep.run.events import Event
+from sweep.run.events import Event, Observer
 from sweep.study.arms import Arm
 from sweep.study.definition import Definition
 from tests.support.records import finished
@@ -62,7 +62,9 @@ class Work:
         self.event: list[Event] = []
         asked = asked or definition()
         spending = Spending(objects, asked, budget)
-        self.coordinator = started(objects, asked, on_event=self.event.append, spending=spending)
+        self.coordinator = started(
+            objects, asked, observer=Observer(on_event=self.event.append), spending=spending
+        )
         self.clock, self.capacity, self.trials = Clock(), capacity, 0
         classes = ResourceClasses(asked, self.coordinator.runs.record, processes=processes)
         stalls = Stalls(10, clock=self.clock)

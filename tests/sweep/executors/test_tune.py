@@ -18,6 +18,7 @@ from ray._private.ray_constants import DEFAULT_DASHBOARD_AGENT_LISTEN_PORT
 from ray.tune.experiment import Trial
 
 from sweep.executors.executor import Executor
+from sweep.run.events import Observer
 from sweep.run.run_sweep import run_sweep
 from sweep.run.signals import request_stop
 from sweep.study.arms import Arm
@@ -62,7 +63,9 @@ def test_ray_and_inline_come_to_the_same_numbers(
         node = ray._private.worker._global_node
         agents.add(node.dashboard_agent_listen_port)
 
-    summary = run_sweep(objects, asked, Executor(workers=2), display=False, on_record=on_record)
+    summary = run_sweep(
+        objects, asked, Executor(workers=2), display=False, observer=Observer(on_record)
+    )
     assert (summary.is_done, summary.exit_code, summary.problems) == (True, 0, ())
     assert sum(told) == 6
     assert DEFAULT_DASHBOARD_AGENT_LISTEN_PORT not in agents  # the head of a cluster needs it
@@ -100,7 +103,7 @@ def test_tune_keeps_no_trials_that_are_over(objects: ObjectStore) -> None:
             most = max(most, sum(isinstance(one, Trial) for one in gc.get_objects()))
 
     assert run_sweep(
-        objects, asked, Executor(workers=2), display=False, on_record=on_record
+        objects, asked, Executor(workers=2), display=False, observer=Observer(on_record)
     ).is_done
     assert finished == 50
     assert most < finished / 2  # live ones, and those that ended within the last second

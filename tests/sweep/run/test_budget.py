@@ -25,7 +25,7 @@ from sweep.run.budget import (
     took_text,
 )
 from sweep.run.coordinator import Coordinator
-from sweep.run.events import Event, ended_event
+from sweep.run.events import Event, Observer, ended_event
 from sweep.run.progress import view
 from sweep.run.run_sweep import run_sweep
 from sweep.study.arms import Arm, LiveArm
@@ -255,7 +255,7 @@ def test_what_continues_an_interrupted_run_has_its_budget(objects: ObjectStore) 
     asked = put_definition(objects, definition())
     budget = Budget(max_arms=3, max_hours=2.5)
     summary = run_sweep(objects, asked, _Interrupted(), display=False, budget=budget)
-    assert "--max-arms 3 --max-hours 2.5" in summary.again
+    assert "--max-arms 3 --max-hours 2.5" in summary.resume_command
     assert stored_budget(objects, "toy") == (budget, "")
 
 
@@ -265,7 +265,7 @@ def test_an_interrupted_run_has_not_reached_its_budget_whatever_it_has_spent(
     asked, budget = put_definition(objects, definition()), Budget(max_arms=3)
     summary = run_sweep(objects, asked, _Interrupted(train), display=False, budget=budget)
     assert (summary.arms_done, summary.exit_code, summary.stopped) == (3, 1, "Ctrl-C")
-    assert "--max-arms 3" in summary.again
+    assert "--max-arms 3" in summary.resume_command
     assert stored_budget(objects, "toy") == (budget, "")
 
 
@@ -285,11 +285,11 @@ def test_a_store_that_is_away_as_the_budget_is_reached_is_told_in_the_summary(
 
     summary = run_sweep(
         objects, asked, Blocked(), display=False, budget=budget, patience_s=0.0,
-        on_event=told.append,
+        observer=Observer(on_event=told.append),
     )  # fmt: skip
     assert (summary.arms_done, summary.exit_code) == (3, 1)
     assert "budget.json" in summary.problems[0]
-    assert "--max-arms 3" in summary.again
+    assert "--max-arms 3" in summary.resume_command
     assert [event.kind for event in told][-1:] == ["failed"]
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from search_spaces.space import Sampler, SearchSpace
 from sweep.results.sweep_view import load_sweep
-from sweep.run import coordinator as coordinator_module
-from sweep.run import late_records
+from sweep.run import searching
+from sweep.run.events import Observer
 from sweep.study.arms import Arm
 from sweep.study.definition import Definition, put_definition
 from sweep.study.proposals import retired_settings
@@ -22,6 +22,7 @@ from tests.support.oracles import TINY
 from tests.support.records import finished
 from tests.support.toy_sweeps import LOSSES, PLAIN, definition, ends_where, outcomes, started, train
 from trainables.errors import StoreError
+from trainables.records import late_records
 from trainables.records.arm_record import ArmRecord, Report
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
@@ -266,14 +267,14 @@ def test_a_failed_unconstrained_arm_is_a_problem(objects: ObjectStore, resumed: 
 def test_an_error_of_a_search_retires_its_setting_and_no_other(
     objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = coordinator_module.propose
+    real = searching.propose
 
     def breaks(space: SearchSpace, setting: str, number: int, *known: Any) -> dict[str, Any]:
         if (setting, number) == ("g1", 1):
             raise ZeroDivisionError("no more points")
         return real(space, setting, number, *known)
 
-    monkeypatch.setattr(coordinator_module, "propose", breaks)
+    monkeypatch.setattr(searching, "propose", breaks)
     asked = definition(seeds=(0,))
     coordinator = started(objects, asked)
     train(coordinator)
@@ -293,11 +294,11 @@ def test_an_error_of_a_search_retires_its_setting_and_no_other(
 def test_a_point_that_no_run_accepts_is_not_stored(
     objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(coordinator_module, "propose", lambda *_: {"constraint.alpha": 7.0})
+    monkeypatch.setattr(searching, "propose", lambda *_: {"constraint.alpha": 7.0})
     asked = definition(n_settings=1)
     coordinator = started(objects, asked)
     train(coordinator)
-    assert "alpha must be in (0, 1), got 7.0" in coordinator.retired["g1"]
+    assert "alpha must be in (0, 1), got 7.0" in coordinator.search.retired["g1"]
     assert outcomes(objects, asked)["g1"] == []
 
 
@@ -342,8 +343,10 @@ def test_listeners_hear_of_every_arm_and_proposal(objects: ObjectStore) -> None:
     coordinator = started(
         objects,
         asked,
-        on_record=lambda arm, is_final: arms.append(arm.signature),
-        on_proposal=lambda setting, result: proposals.append((setting, result.number)),
+        observer=Observer(
+            on_record=lambda arm, is_final: arms.append(arm.signature),
+            on_proposal=lambda setting, result: proposals.append((setting, result.number)),
+        ),
     )
     trained = train(coordinator)
     assert arms == [arm.signature for arm in trained]
@@ -356,7 +359,7 @@ def test_a_running_arm_is_told_at_its_reports_and_not_read_for_it(objects: Objec
     coordinator = started(
         objects,
         definition(),
-        on_record=lambda arm, is_final: told.append((arm.signature, is_final)),
+        observer=Observer(lambda arm, is_final: told.append((arm.signature, is_final))),
     )
     arm = coordinator.next_arm()
     assert arm is not None
@@ -372,7 +375,7 @@ def test_arms_that_were_final_before_are_told_at_the_start(objects: ObjectStore)
     started(
         objects,
         definition(),
-        on_record=lambda arm, is_final: told.append((arm.signature, is_final)),
+        observer=Observer(lambda arm, is_final: told.append((arm.signature, is_final))),
     )
     assert sorted(told) == sorted((arm.signature, True) for arm in trained)
 
@@ -381,7 +384,7 @@ def test_an_error_of_a_listener_is_told_and_ends_nothing(objects: ObjectStore) -
     def broken(*_: Any) -> None:
         raise ValueError("no such metric")
 
-    coordinator = started(objects, definition(), on_record=broken, on_proposal=broken)
+    coordinator = started(objects, definition(), observer=Observer(broken, broken))
     train(coordinator)
     summary = coordinator.summary()
     assert summary.is_done
@@ -406,7 +409,7 @@ def test_slow_proposals_are_prepared_while_arms_train(objects: ObjectStore) -> N
     prepared = []
 
     def record_of(arm: Arm) -> ArmRecord:
-        prepared.append(sorted(number for _, number in coordinator._ahead))
+        prepared.append(sorted(number for _, number in coordinator.search._ahead))
         return finished(arm.config, LOSSES)
 
     train(coordinator, record_of)

@@ -11,10 +11,11 @@ from sweep.executors.executor import Executor
 from sweep.run.coordinator import Coordinator
 from sweep.run.events import (
     Event,
+    Observer,
     ended_event,
 )
 from sweep.run.run_sweep import run_sweep
-from sweep.run.standstill import Standstill
+from sweep.run.watching import Standstill
 from sweep.study.arms import Arm
 from sweep.study.definition import Definition, put_definition
 from tests.support.drivers import tiny
@@ -35,7 +36,7 @@ def train_telling(
     limit: int = 1000,
 ) -> tuple[Coordinator, list[Event]]:
     told: list[Event] = []
-    coordinator = started(objects, asked or definition(), on_event=told.append)
+    coordinator = started(objects, asked or definition(), observer=Observer(on_event=told.append))
     train(coordinator, record_of, limit)
     return coordinator, told
 
@@ -75,7 +76,7 @@ def test_a_listener_that_breaks_does_not_end_the_sweep(objects: ObjectStore) -> 
     def breaks(event: Event) -> None:
         raise ValueError("no such address")
 
-    coordinator = started(objects, definition(), on_event=breaks)
+    coordinator = started(objects, definition(), observer=Observer(on_event=breaks))
     train(coordinator)
     assert coordinator.summary().is_done
 
@@ -133,7 +134,13 @@ def test_a_run_of_a_driver_tells_its_end_once(objects: ObjectStore) -> None:
     asked = put_definition(objects, tiny(n_proposals=1, steps=2, report_every=2))
     told: list[Event] = []
     for expected in (1, 2):  # a run that finds nothing left to do says so, too
-        run_sweep(objects, asked, Executor("inline"), display=False, on_event=told.append)
+        run_sweep(
+            objects,
+            asked,
+            Executor("inline"),
+            display=False,
+            observer=Observer(on_event=told.append),
+        )
         assert [event.kind for event in told].count("finished") == expected
 
 
@@ -166,7 +173,7 @@ def test_a_supervisor_tells_when_it_gives_up(
 def running(objects: ObjectStore) -> tuple[Coordinator, list[Event], Standstill]:
     """A sweep with one arm that was handed out, and what looks after it."""
     told: list[Event] = []
-    coordinator = started(objects, definition(), on_event=told.append)
+    coordinator = started(objects, definition(), observer=Observer(on_event=told.append))
     coordinator.next_arm()
     coordinator.progressed_at = 1000.0
     return coordinator, told, Standstill(coordinator, after_s=600)
@@ -193,7 +200,7 @@ def test_a_standstill_is_told_once_and_again_after_progress(
 def test_a_sweep_that_no_machine_comes_for_stands_still(objects: ObjectStore) -> None:
     """On a cluster arms are handed out where there is room, so that none may ever be live."""
     told: list[Event] = []
-    coordinator = started(objects, definition(), on_event=told.append)
+    coordinator = started(objects, definition(), observer=Observer(on_event=told.append))
     standstill = Standstill(coordinator, after_s=600)
     standstill.look(coordinator.progressed_at + 599)
     assert told == []
@@ -222,7 +229,7 @@ def test_reports_and_ends_are_progress_and_a_sweep_that_is_over_stands_not_still
 
 def test_a_sweep_may_be_silent_a_little_longer_than_its_arms(objects: ObjectStore) -> None:
     told: list[Event] = []
-    coordinator = started(objects, definition(), on_event=told.append)
+    coordinator = started(objects, definition(), observer=Observer(on_event=told.append))
     coordinator.next_arm()
     patience_s = coordinator.definition.space.stall_after_s
     standstill = Standstill(coordinator)
@@ -244,7 +251,7 @@ def test_an_arm_that_stalls_and_is_dealt_with_is_no_standstill(
 
 def test_of_many_arms_that_stall_the_first_is_told(objects: ObjectStore) -> None:
     told: list[Event] = []
-    coordinator = started(objects, definition(), on_event=told.append)
+    coordinator = started(objects, definition(), observer=Observer(on_event=told.append))
     arms = [coordinator.next_arm() for _ in range(3)]
     for arm in arms:
         assert arm is not None

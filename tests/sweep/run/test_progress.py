@@ -182,7 +182,7 @@ def test_when_the_view_ends_the_sweep_as_a_whole_stays(coordinator: Coordinator)
 
 
 def test_a_search_that_ended_and_problems_are_told(coordinator: Coordinator) -> None:
-    coordinator.retired[coordinator.definition.space.settings[0].name] = "no such kernel"
+    coordinator.search.retired[coordinator.definition.space.settings[0].name] = "no such kernel"
     coordinator.problems.append("the disk is full")
     lines = shown(coordinator, 80)
     assert "! …L3-g0.15: its search ended: no such kernel" in lines

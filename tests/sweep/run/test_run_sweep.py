@@ -13,6 +13,7 @@ import pytest
 from sweep.errors import AlreadyRunning
 from sweep.executors.executor import Executor
 from sweep.run.coordinator import Coordinator
+from sweep.run.events import Observer
 from sweep.run.run_sweep import run_sweep
 from sweep.run.signals import request_stop, stop_on_request, stop_request
 from sweep.study.arms import Arm
@@ -103,7 +104,9 @@ def test_a_stop_request_ends_running_arms_at_their_next_report(
             stopped.wait(0.5)
             stopped.set()
 
-    summary = run_sweep(objects, asked, Executor("inline"), display=False, on_record=on_record)
+    summary = run_sweep(
+        objects, asked, Executor("inline"), display=False, observer=Observer(on_record)
+    )
     assert "sweep stop toy" in summary.stopped
     assert summary.exit_code == 1
     assert len(stub_arms) == 4  # the baselines; the first constrained arm stopped at its report
@@ -122,7 +125,9 @@ def test_a_signal_that_comes_twice_still_checkpoints(
             for _ in range(2):
                 signal.raise_signal(signal.SIGTERM)
 
-    summary = run_sweep(objects, asked, Executor("inline"), display=False, on_record=on_record)
+    summary = run_sweep(
+        objects, asked, Executor("inline"), display=False, observer=Observer(on_record)
+    )
     assert summary.stopped == "SIGTERM"
     assert summary.is_urgent
     assert summary.was_asked_to_stop
@@ -138,7 +143,7 @@ def test_what_nohup_ignores_stays_ignored(objects: ObjectStore, stub_arms: list[
             asked,
             Executor("inline"),
             display=False,
-            on_record=lambda arm, is_final: signal.raise_signal(signal.SIGHUP),
+            observer=Observer(lambda arm, is_final: signal.raise_signal(signal.SIGHUP)),
         )
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     finally:

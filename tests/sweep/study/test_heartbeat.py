@@ -16,6 +16,7 @@ import pytest
 
 from sweep.errors import AlreadyRunning
 from sweep.executors.executor import Executor
+from sweep.run.events import Observer
 from sweep.run.run_sweep import run_sweep
 from sweep.study import heartbeat
 from sweep.study.arms import Arm
@@ -263,7 +264,7 @@ def test_a_driver_that_loses_its_sweep_ends_and_says_why(
             bucket.delete_folder("sweeps/toy")
         wait_until(lambda: not heartbeats() - others)
 
-    summary = run_sweep(bucket, asked, Executor("inline"), display=False, on_record=lose)
+    summary = run_sweep(bucket, asked, Executor("inline"), display=False, observer=Observer(lose))
     assert len(bucket.names("arms")) == 1
     assert (summary.is_done, summary.exit_code) == (False, 1)
     why = "process 1 on elsewhere took toy over" if taken else "toy was deleted"

@@ -9,6 +9,7 @@ import pytest
 
 from sweep.results.sweep_view import load_sweep
 from sweep.run.coordinator import Coordinator
+from sweep.run.events import Observer
 from sweep.study.arms import Arm, stored_arms
 from sweep.study.definition import load_definition
 from sweep.tracking import sources
@@ -40,7 +41,7 @@ def test_a_driver_that_starts_tells_of_every_stored_arm(objects: ObjectStore) ->
         lambda arm, is_final: told.update({arm.signature: arm})
     )
     definition = load_definition(objects, "tiny")
-    coordinator = Coordinator(objects, definition, on_record=on_record, on_proposal=on_proposal)
+    coordinator = Coordinator(objects, definition, observer=Observer(on_record, on_proposal))
     coordinator.start()
     read = sources.StoredArms(objects, definition)
     assert {signature: read(arm) for signature, arm in told.items()} == by_signature(objects)
