@@ -138,12 +138,12 @@ class Heartbeat:
                 log.debug("no sign of life this time: %s", error)
 
     def _why_lost(self) -> str:
+        # Not by the beat: one that was on its way comes back after its folder was deleted.
+        if not self._objects.exists(definition_name(self._sweep)):
+            return f"{self._sweep} was deleted"
         there = _stored(self._objects, self._sweep)
-        if there is not None:
-            is_mine = there.owner == self._beat.owner
-            return "" if is_mine else f"process {there.pid} on {there.host} took {self._sweep} over"
-        was_deleted = not self._objects.exists(definition_name(self._sweep))
-        return f"{self._sweep} was deleted" if was_deleted else ""
+        is_mine = there is None or there.owner == self._beat.owner
+        return "" if is_mine else f"process {there.pid} on {there.host} took {self._sweep} over"
 
     def _put(self, waits_for: str = "") -> None:
         plain = {**asdict(self._beat), "waits_for": waits_for}

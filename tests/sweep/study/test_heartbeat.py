@@ -249,19 +249,22 @@ def heartbeats() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if thread.name == "heartbeat"}
 
 
-@pytest.mark.parametrize("taken", [True, False], ids=["taken over", "deleted"])
+@pytest.mark.parametrize("how", ["taken over", "deleted", "deleted before a beat arrives"])
 def test_a_driver_that_loses_its_sweep_ends_and_says_why(
-    bucket: ObjectStore, monkeypatch: pytest.MonkeyPatch, taken: bool
+    bucket: ObjectStore, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     monkeypatch.setattr(heartbeat, "BEAT_EVERY_S", 0.25)
     asked = put_definition(bucket, definition())
-    others = heartbeats()  # of tests before
+    others, taken = heartbeats(), how == "taken over"
 
     def lose(arm: Arm, is_final: bool) -> None:
         if taken:
             beat_of_another(bucket)
         else:
+            beat = bucket.get(NAME)
             bucket.delete_folder("sweeps/toy")
+            if how != "deleted" and beat is not None:
+                bucket.put(NAME, beat)
         wait_until(lambda: not heartbeats() - others)
 
     summary = run_sweep(bucket, asked, Executor("inline"), display=False, observer=Observer(lose))
