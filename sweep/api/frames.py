@@ -53,8 +53,8 @@ def whole(frame: pd.DataFrame) -> pd.DataFrame:
 def setting_rows(space: SearchSpace, summaries: Iterable[SettingSummary]) -> Iterator[Row]:
     """The pair shown of every setting, means over its seeds, from their summaries."""
     mean = f"mean_{space.base.facts.metric.key}"
-    for entry in (summary.to_json() for summary in summaries):
-        config = config_of(space, entry)
+    for summary in summaries:
+        config, entry = config_of(space, summary), summary.to_json()
         row: Row = {
             "setting": entry["setting"],
             "data": config.data.name,

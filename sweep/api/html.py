@@ -10,7 +10,7 @@ from pathlib import Path
 
 from search_spaces.space import SearchSpace
 from sweep.render.html import fill
-from sweep.render.table import YES_NO, Columns, number
+from sweep.render.table import YES_NO, Column, Columns, shown_of
 from sweep.results.findings import answer
 from sweep.results.names import point_text
 from sweep.results.summary import SettingSummary
@@ -31,10 +31,14 @@ def of_search(status: Mapping[str, Json], summaries: Sequence[SettingSummary]) -
         status: ``status_entry``, and of the sweep ``name`` and ``summary``.
         summaries: of its settings.
     """
-    entries = [summary.to_json() for summary in summaries]
-    unit = _unit(facts_of(entries[0]["task"]).metric)
-    head = (_state(status), answer(summaries), *_biased(entries), unit)
-    return _block(status["name"], str(status["summary"]), head, _settings(entries))
+    lines = (
+        _state(status),
+        answer(summaries),
+        *_biased(summaries),
+        _unit(facts_of(summaries[0].task).metric),
+    )
+    shown = shown_of(COLUMNS, summaries)
+    return _block(status["name"], str(status["summary"]), lines, shown)
 
 
 def of_confirmation(status: Mapping[str, Json], said: Iterable[str], table: Columns) -> str:
@@ -44,16 +48,15 @@ def of_confirmation(status: Mapping[str, Json], said: Iterable[str], table: Colu
 
 def of_setting(space: SearchSpace, summary: SettingSummary) -> str:
     """The pair that a setting shows: the verdict in words, both arms beside the references."""
-    entry = summary.to_json()
-    tried = entry["proposals"]
-    counts = f"{tried['finished']} of {tried['wanted']} proposals finished"
-    lines = [f"{pair_text(entry)}; {counts}: {outcome_text(entry['outcomes'])}."]
-    lines += [f"Why: {entry['why']}."] if entry["why"] else []
-    if entry["proposal"] is not None:
-        lines += [point_text(entry["point"]), *verdict_lines(summary), *_biased([entry])]
+    tried = summary.proposals
+    counts = f"{tried.finished} of {tried.wanted} proposals finished"
+    lines = [f"{pair_text(summary)}; {counts}: {outcome_text(summary.outcomes)}."]
+    lines += [f"Why: {summary.why}."] if summary.why else []
+    if summary.point is not None:
+        lines += [point_text(summary.point), *verdict_lines(summary), *_biased([summary])]
     lines += [_unit(space.base.facts.metric)]
-    table = results_table(space, [entry])
-    return _block(entry["setting"], "", lines, table.shown[table.headed :])
+    table = results_table(space, [summary])
+    return _block(summary.setting, "", lines, table.shown[table.headed :])
 
 
 def of_confirmed_setting(name: str, said: str, table: Columns) -> str:
@@ -61,18 +64,18 @@ def of_confirmed_setting(name: str, said: str, table: Columns) -> str:
     return _block(name, "", [said], table)
 
 
-def pair_text(entry: Mapping[str, Json]) -> str:
+def pair_text(summary: SettingSummary) -> str:
     """Which pair a setting shows."""
-    if entry["proposal"] is None:
+    if summary.proposal is None:
         return "No pair yet"
-    kind = "Winner" if entry["winner"] else "No winner; the closest"
-    return f"{kind}: proposal {entry['proposal']}"
+    kind = "Winner" if summary.winner else "No winner; the closest"
+    return f"{kind}: proposal {summary.proposal}"
 
 
-def _winner_text(entry: Mapping[str, Json]) -> str:
-    if entry["proposal"] is None:
+def _winner_text(summary: SettingSummary) -> str:
+    if summary.proposal is None:
         return "no pair yet"
-    return f"{'proposal' if entry['winner'] else 'none; closest:'} {entry['proposal']}"
+    return f"{'proposal' if summary.winner else 'none; closest:'} {summary.proposal}"
 
 
 def _state(status: Mapping[str, Json]) -> str:
@@ -85,29 +88,23 @@ def _unit(metric: Metric) -> str:
     return f"{metric.label} in {metric.unit}, mean over the seeds; {metric.direction}; {seen}."
 
 
-def _biased(entries: Iterable[Mapping[str, Json]]) -> list[str]:
-    biased = any(e["gain"].get("selection_biased") for e in entries if e["proposal"] is not None)
+def _biased(summaries: Iterable[SettingSummary]) -> list[str]:
+    biased = any(s.gain.selection_biased for s in summaries if s.proposal is not None)
     return ["Selection-biased: no gain is a result before fresh seeds confirm it."] * biased
 
 
-def _settings(entries: Sequence[Mapping[str, Json]]) -> Columns:
-    def cells(arm: str, form: str, key: str) -> list[str]:
-        return [number((entry[arm] or {}).get(key), form) for entry in entries]
-
-    return [
-        ("setting", [entry["setting"] for entry in entries]),
-        ("winner", [_winner_text(entry) for entry in entries]),
-        *(
-            (
-                f"{block}: {arm}",
-                cells(arm, "+.3f" if arm == "gain" else ".3f", f"{block}_mean"),
-            )
-            for block in ("seen", "unseen")
-            for arm in ("constrained", "unconstrained", "gain")
-        ),
-        ("missing share", cells("constrained", "+.2f", "worst_missing_share")),
-        ("feasible", [YES_NO[(entry["constrained"] or {}).get("feasible")] for entry in entries]),
-    ]
+COLUMNS: Sequence[Column[SettingSummary]] = (
+    Column("setting", lambda s: s.setting),
+    Column("winner", _winner_text),
+    Column("seen: constrained", lambda s: s.arm("constrained").seen_mean, ".3f"),
+    Column("seen: unconstrained", lambda s: s.arm("unconstrained").seen_mean, ".3f"),
+    Column("seen: gain", lambda s: s.gain.seen_mean, "+.3f"),
+    Column("unseen: constrained", lambda s: s.arm("constrained").unseen_mean, ".3f"),
+    Column("unseen: unconstrained", lambda s: s.arm("unconstrained").unseen_mean, ".3f"),
+    Column("unseen: gain", lambda s: s.gain.unseen_mean, "+.3f"),
+    Column("missing share", lambda s: s.arm("constrained").worst_missing_share, "+.2f"),
+    Column("feasible", lambda s: YES_NO[s.arm("constrained").feasible]),
+)
 
 
 def _block(title: str, what: str, lines: Iterable[str], shown: Columns) -> str:

@@ -84,7 +84,7 @@ def paper_confirmed_table(
         f"Plan {entry['plan']}, stored before the test split was read.",
         *(f"Departs from the plan: {text}" for text in entry["deviations"]),
     ]
-    return results_arranged(lines, _models(space, settings), notes, beside_paper=beside_paper)
+    return results_arranged(lines, notes, beside_paper=beside_paper)
 
 
 def trained_arms(arms: Sequence[SettingArms], entry: Mapping[str, Json]) -> list[Trained]:
@@ -122,6 +122,7 @@ def _lines(space: SearchSpace, one: Mapping[str, Json], measure: Measure) -> lis
                 high=contrast["high"] if is_tested else None,
                 outcome=contrast["marked"] if is_tested else "not tested",
                 seeds=contrast["counted"],
+                codes=contrast["codes"],
             )
         )
     return found
@@ -143,17 +144,3 @@ def _mark(one: Mapping[str, Json]) -> str:
 def _config(space: SearchSpace, name: str) -> ArmConfig:
     setting = space.setting(name)
     return space.run(setting, setting.points[CONSTRAINED], seed=space.search_seeds[0])
-
-
-def _models(space: SearchSpace, settings: Sequence[Mapping[str, Json]]) -> list[dict[str, Json]]:
-    configs = [_config(space, one["setting"]) for one in settings]
-    return [
-        {
-            "setting": one["setting"],
-            "model": config.model.name,
-            "model_variant": config.model.variant,
-            "matched_capacity": config.matched_capacity,
-            "codes": one["contrasts"][UNCONSTRAINED]["codes"],
-        }
-        for one, config in zip(settings, configs, strict=True)
-    ]

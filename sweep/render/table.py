@@ -14,7 +14,7 @@ from trainables.plain import Json
 
 Row = dict[str, Json]  # a plain value by column, None where there is none
 Columns = list[tuple[str, list[str]]]  # header, one text per line
-Line = TypeVar("Line")
+Line = TypeVar("Line", contravariant=True)  # columns of a base class are those of each that derives
 NOTHING = "—"
 YES_NO: dict[bool | None, str] = {None: NOTHING, True: "yes", False: "no"}
 
@@ -47,6 +47,8 @@ class Column(Generic[Line]):
     def cell(self, line: Line) -> str:
         """The text of a line in the short form."""
         value = self.value(line)
+        if isinstance(value, str):
+            return value  # which may be bold
         return number(value, self.form) if isinstance(self.form, str) else self.form(value)
 
 

@@ -43,7 +43,8 @@ from sweep.results.tables.layers import layers_table
 from sweep.results.tables.paper_hyperparameters import paper_hyperparameters_table, trained_pairs
 from sweep.results.tables.paper_results import paper_results_table
 from sweep.results.tables.proposals import Read, proposal_rows
-from sweep.results.tables.results import results_table, shifts_table
+from sweep.results.tables.results import results_table
+from sweep.results.tables.shifts import shifts_table
 from sweep.results.tables.tidy import tidy_rows
 from sweep.study.advice import counted
 from sweep.study.selection import is_selected
@@ -160,16 +161,15 @@ def sweep_tables(
     space: SearchSpace, summaries: Sequence[SettingSummary], beside_paper: bool = False
 ) -> list[Table]:
     """The tables of a search that have a short form."""
-    entries = [summary.to_json() for summary in summaries]
     return [
-        results_table(space, entries),
-        layers_table(space, entries),
-        shifts_table(space, entries),
-        hyperparameters_table(space, entries),
-        frontier_table(space, entries),
-        paper_results_table(space, entries, beside_paper=beside_paper),
+        results_table(space, summaries),
+        layers_table(space, summaries),
+        shifts_table(space, summaries),
+        hyperparameters_table(space, summaries),
+        frontier_table(summaries),
+        paper_results_table(space, summaries, beside_paper=beside_paper),
         paper_hyperparameters_table(
-            space, trained_pairs(space, entries), beside_paper=beside_paper
+            space, trained_pairs(space, summaries), beside_paper=beside_paper
         ),
     ]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from sweep.render.table import NOTHING, YES_NO, Row, number
+from sweep.render.table import number
 from sweep.results.importance import ENOUGH
 from sweep.results.summary import (
     NO_ARM,
@@ -13,7 +13,6 @@ from sweep.results.summary import (
     SettingSummary,
 )
 from sweep.study.selection import FrontierPoint
-from trainables.plain import Json
 from trainables.primal_dual.certificate import LEAST_UNITS, counted
 
 # --- below a pair, on a terminal ------------------------------------------------------------------
@@ -174,41 +173,19 @@ finished): alpha —, +0.75'
 # --- in tables ------------------------------------------------------------------------------------
 
 
-def share_text(row: Row, arm: str) -> str:
-    """A cell: the worst layer's missing share."""
-    return number(row[f"{arm}_worst_missing_share"], ".2f")
-
-
-def sureness_text(row: Row, arm: str) -> str:
-    """A cell: what the bounds over held-out units say of the arm."""
-    found = row[f"{arm}_certificate"]
-    return NOTHING if found is None else str(found)
-
-
-def units_text(row: Row, arm: str) -> str:
-    """A cell: the share of held-out units that meet the layer that fewest meet."""
-    return number(row[f"{arm}_units_met"], ".0%")
-
-
-def claims_text(row: Row, arm: str) -> str:
-    """A cell: the verdict, and whether the arm is useful."""
-    claims = (row[f"{arm}_{claim}"] for claim in ("feasible", "useful"))
-    return ", ".join(YES_NO[claim] for claim in claims)
-
-
-def gain_header(rows: Sequence[Row]) -> str:
+def gain_header(summaries: Iterable[SettingSummary]) -> str:
     """The gain's header: it says so where any pair was selected by its scores."""
-    return "gain" + " (selection-biased)" * any(row["selection_biased"] for row in rows)
+    return "gain" + " (selection-biased)" * any(s.gain.selection_biased for s in summaries)
 
 
-def bias_text(rows: Sequence[Row], samples: str) -> str:
+def bias_text(summaries: Sequence[SettingSummary], samples: str) -> str:
     """What gains are worth: where pairs were selected, and that they have no interval."""
-    selected = [row["setting"] for row in rows if row["selection_biased"]]
+    selected = [summary.setting for summary in summaries if summary.gain.selection_biased]
     if not selected:
         return "; no pair was selected by it, and it carries no interval"
-    of = "" if len(selected) == len(rows) else f" in {', '.join(selected)}"
+    where = "" if len(selected) == len(summaries) else f" in {', '.join(selected)}"
     return (
-        f"; the pair was selected on these {samples}{of}, so the gain is selection-biased and "
+        f"; the pair was selected on these {samples}{where}, so the gain is selection-biased and "
         "carries no interval; fresh seeds must confirm it"
     )
 
@@ -231,24 +208,32 @@ def code_notes(codes: Mapping[str, Sequence[str]]) -> list[str]:
     return [f"{name}: {text}." for name, of in codes.items() if (text := codes_text(of))]
 
 
-def verdict_notes(rows: Sequence[Row], entries: Sequence[Mapping[str, Json]]) -> list[str]:
+def verdict_notes(summaries: Sequence[SettingSummary]) -> list[str]:
     """Warnings of single settings, to be read before their pair is quoted."""
     return [
         *(
-            f"{row['setting']}: vacuous: the unconstrained arm meets the constraint by itself."
-            for row in rows
-            if row["vacuous"]
+            f"{one.setting}: vacuous: the unconstrained arm meets the constraint by itself."
+            for one in summaries
+            if one.vacuous
         ),
-        *code_notes({entry["setting"]: entry.get("codes") or [] for entry in entries}),
+        *code_notes({one.setting: one.codes for one in summaries}),
+        *counted_notes(summaries),
         *(
-            f"{entry['setting']}: {counted_text(ArmSummary.from_json(entry['unconstrained']))}."
-            for entry in entries
-            if (entry["unconstrained"] or {}).get("counted_as_constant")
+            f"{one.setting}: at the edge of its box: {'; '.join(one.edges)}."
+            for one in summaries
+            if one.edges
         ),
-        *(f"{r['setting']}: at the edge of its box: {r['edges']}." for r in rows if r["edges"]),
     ]
 
 
-def listed(values: Sequence[float] | None) -> str | None:
+def counted_notes(summaries: Iterable[SettingSummary]) -> list[str]:
+    """Settings whose unconstrained arm ended early on some seed, and what it counts as."""
+    plain = {one.setting: one.arm("unconstrained") for one in summaries}
+    return [
+        f"{name}: {counted_text(arm)}." for name, arm in plain.items() if arm.counted_as_constant
+    ]
+
+
+def listed(values: Sequence[float | None] | None) -> str | None:
     """Values by layer in one cell of CSV."""
     return None if values is None else " ".join(map(repr, values))

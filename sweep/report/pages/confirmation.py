@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from sweep.confirmation.plan import CONSTRAINED, MEASURES, UNCONSTRAINED, Plan
 from sweep.confirmation.tables import confirmed_table, early_columns
@@ -19,28 +19,27 @@ from sweep.confirmation.words import (
     units_text,
 )
 from sweep.render.table import NOTHING, Table, number
-from sweep.report.pages.markup import Paragraph, Picture, as_json, figures, fill_page, provenance_of
+from sweep.report.pages.markup import (
+    Pages,
+    Paragraph,
+    as_json,
+    fill_page,
+    open_first,
+    provenance_of,
+)
 from sweep.report.pages.search import whole_seeds
 from sweep.results.names import point_text
 from trainables.plain import Json
 
-
-@dataclass(frozen=True)
-class _Setting:
-    """A setting's part: the outcome, the test in sentences, every kind of arm, every seed."""
-
-    name: str
-    outcome: str
-    lines: Sequence[str]
-    arms: Table
-    seeds: Table
+# For the template: a setting's name, outcome, sentences, every kind of arm, every seed.
+_Setting = tuple[str, str, list[str], Table, Table]
 
 
 def confirmed_page(
     status: Mapping[str, Json],
     entry: Mapping[str, Json],
     plan: Plan,
-    pictures: Mapping[str, Mapping[str, Picture]],
+    pictures: Mapping[str, Pages],
     provenance: Mapping[str, Json],
     commands: Mapping[str, Mapping[str, str]],
 ) -> str:
@@ -65,7 +64,7 @@ def confirmed_page(
         following=commands["next"],
         families=_family_table(entry),
         settings=[_setting(one, entry) for one in entry["settings"]],
-        pictures=figures(pictures),
+        pictures=open_first(pictures),
         rules=_rules(plan, entry["unit"]),
         plan=as_json(plan.to_json()),
         again=commands["again"],
@@ -172,8 +171,7 @@ def _setting(one: Mapping[str, Json], entry: Mapping[str, Json]) -> _Setting:
                 if text
             )
         )
-    outcome = marked_text(plain, entry)
-    return _Setting(one["setting"], outcome, lines, _arms(one, entry), _seeds(one))
+    return one["setting"], marked_text(plain, entry), lines, _arms(one, entry), _seeds(one)
 
 
 def _arms(one: Mapping[str, Json], entry: Mapping[str, Json]) -> Table:

@@ -32,14 +32,7 @@ class Picture:
     panels: Sequence[Mapping[str, Json]]  # of ``hover.panels``
 
 
-@dataclass(frozen=True)
-class Figure:
-    """The pages of one figure by their keys."""
-
-    key: str
-    picture: Picture
-    more: Sequence[tuple[str, Picture]]
-    is_open: bool
+Pages = Mapping[str, Picture]  # of one figure, by their keys
 
 
 @dataclass(frozen=True)
@@ -53,15 +46,6 @@ class Paragraph:
     linked: str = ""
 
 
-@dataclass(frozen=True)
-class Provenance:
-    """Code, machines and data of the arms in words; everything as JSON."""
-
-    text: str
-    machines: Sequence[str]
-    everything: str
-
-
 def fill_page(template: str, **values: object) -> str:
     """A page; its glossary has the words that stand on it."""
     style, script = (
@@ -69,6 +53,7 @@ def fill_page(template: str, **values: object) -> str:
     )
     return fill(
         _FOLDER / template,
+        open_figures=OPEN,
         style=style,
         script=script,
         explained=lambda markup: explained(_plain_text(markup)),
@@ -82,13 +67,9 @@ def _plain_text(markup: str) -> str:
     return re.sub(r"<[^>]*>", " ", shown)
 
 
-def figures(pages: Mapping[str, Mapping[str, Picture]]) -> list[Figure]:
-    """Figures by key, each with its pages by theirs; those that are OPEN first."""
-    made = [
-        Figure(key, pictures[0][1], pictures[1:], is_open=key in OPEN)
-        for key, pictures in ((key, list(one.items())) for key, one in pages.items())
-    ]
-    return sorted(made, key=lambda figure: not figure.is_open)
+def open_first(pictures: Mapping[str, Pages]) -> dict[str, Pages]:
+    """Figures by key, those that are OPEN before the others."""
+    return dict(sorted(pictures.items(), key=lambda figure: figure[0] not in OPEN))
 
 
 def as_json(value: Json) -> str:
@@ -112,8 +93,8 @@ def manifest_of(page: str) -> Mapping[str, Json]:
     return {}
 
 
-def provenance_of(manifest: Mapping[str, Json]) -> Provenance:
-    """What ``provenance.manifest`` says, for a page."""
+def provenance_of(manifest: Mapping[str, Json]) -> tuple[str, list[str], str]:
+    """Code and data of the arms in words, their machines, and the whole manifest as JSON."""
     machines = []
     for environment in manifest["environments"]:
         packages = environment.get("packages") or {}
@@ -129,7 +110,7 @@ def provenance_of(manifest: Mapping[str, Json]) -> Provenance:
         f"Training version {manifest['training_version']}; {arms['final']} arms took "
         f"{time_text(arms['wall_s'])} in all. Data: {'; '.join(data) or 'none yet'}."
     )
-    return Provenance(text, machines, as_json(manifest))
+    return text, machines, as_json(manifest)
 
 
 def _plain(value: Json) -> str:

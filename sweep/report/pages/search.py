@@ -4,45 +4,28 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from sweep.confirmation.plan import UNCONSTRAINED
 from sweep.confirmation.words import sentences
-from sweep.render.table import NOTHING, YES_NO, Columns, Table, number
-from sweep.report.pages.markup import Paragraph, Picture, figures, fill_page, provenance_of
+from sweep.render.table import NOTHING, YES_NO, Column, Columns, Table, number, table_of
+from sweep.report.pages.markup import Pages, Paragraph, fill_page, open_first, provenance_of
 from sweep.results.findings import findings
 from sweep.results.names import point_text
-from sweep.results.summary import ArmSummary, SettingSummary
-from sweep.results.verdict_text import certified_over, infeasible_seeds, verdict_lines
+from sweep.results.summary import ArmSummary, Gain, SettingSummary
+from sweep.results.verdict_text import certified_over, gain_header, infeasible_seeds, verdict_lines
 from sweep.study.selection import outcome_text
 from trainables.plain import Json
 from trainables.registry.lookup import facts_of
 
-
-@dataclass(frozen=True)
-class _Confirmation:
-    """A confirmation of the search, in sentences."""
-
-    name: str
-    lines: Sequence[str]
-
-
-@dataclass(frozen=True)
-class _Setting:
-    """A setting's part: its pair, the verdict in sentences, what trains it again."""
-
-    name: str
-    kind: str  # which pair is shown
-    arms: Columns  # empty where no arm is measured
-    lines: Sequence[str]
-    commands: Mapping[str, str]
+# For the template: a setting's name, which pair is shown, both arms, sentences, commands.
+_Setting = tuple[str, str, Columns, list[str], Mapping[str, str]]
 
 
 def page(
     status: Mapping[str, Json],
     summaries: Sequence[SettingSummary],
     tables: Iterable[Table],
-    pictures: Mapping[str, Mapping[str, Picture]],
+    pictures: Mapping[str, Pages],
     provenance: Mapping[str, Json],
     commands: Mapping[str, Mapping[str, str]],
     confirmed: Sequence[Mapping[str, Json]],
@@ -59,7 +42,6 @@ def page(
         commands: what to type by what it does: "next", "again", and by setting.
         confirmed: entries of its confirmations.
     """
-    entries = [summary.to_json() for summary in summaries]
     return fill_page(
         "search.html.jinja",
         name=status["name"],
@@ -67,19 +49,19 @@ def page(
         question="Does a network that must lower its loss layer by layer do better than plain "
         "training?",
         answer=findings(summaries),
-        comparison=_overview(entries),
+        comparison=_overview(summaries),
         sure=[
-            _tried(provenance, entries),
-            *_doubts(status, entries),
+            _tried(provenance, summaries),
+            *_doubts(status, summaries),
             *_confirmed(confirmed),
         ],
         following=commands["next"],
         confirmations=[_confirmation(entry) for entry in confirmed],
-        settings=[_setting(entry, commands.get(entry["setting"], {})) for entry in entries],
-        pictures=figures(pictures),
+        settings=[_setting(one, commands.get(one.setting, {})) for one in summaries],
+        pictures=open_first(pictures),
         tables=list(tables),
-        ranges=_ranges(provenance, entries),
-        notes=_search_notes(status, provenance, entries),
+        ranges=_ranges(provenance, summaries),
+        notes=_search_notes(status, provenance, summaries),
         failures=[f"{f['setting']}, {f['signature']}: {f['reason']}" for f in status["failures"]],
         warnings=[f"{w['setting']}, {w['signature']}: {w['warning']}" for w in status["warnings"]],
         again=commands["again"],
@@ -90,11 +72,11 @@ def page(
 # --- first screen ---------------------------------------------------------------------------------
 
 
-def _tried(provenance: Mapping[str, Json], entries: Sequence[Mapping[str, Json]]) -> str:
+def _tried(provenance: Mapping[str, Json], summaries: Sequence[SettingSummary]) -> str:
     """How much was tried to answer the question."""
     space = provenance["definition"]
-    seeds, count = len(space["search_seeds"]), len(entries)
-    wanted = sorted({entry["proposals"]["wanted"] for entry in entries})
+    seeds, count = len(space["search_seeds"]), len(summaries)
+    wanted = sorted({summary.proposals.wanted for summary in summaries})
     tries = f"{wanted[0]} to {wanted[-1]}" if len(wanted) > 1 else f"{wanted[0]}" if wanted else "0"
     return (
         f"{count} setting{'s' * (count != 1)}, {tries} proposals each, every one on {seeds} "
@@ -103,7 +85,7 @@ def _tried(provenance: Mapping[str, Json], entries: Sequence[Mapping[str, Json]]
 
 
 def _doubts(
-    status: Mapping[str, Json], entries: Sequence[Mapping[str, Json]]
+    status: Mapping[str, Json], summaries: Sequence[SettingSummary]
 ) -> Iterator[str | Paragraph]:
     """How far the sweep is, how sure its verdicts are, and what selection did to its numbers."""
     arms = status["arms"]
@@ -117,24 +99,24 @@ def _doubts(
             f"This page is of a sweep that is not at its end{training}: winners can still change.",
             is_warning=True,
         )
-    winners = [entry for entry in entries if entry["winner"]]
-    sure = sum((entry["constrained"] or {}).get("certificate") == "feasible" for entry in winners)
+    winners = [summary for summary in summaries if summary.winner]
+    pairs = [summary.arm("constrained") for summary in winners]
+    sure = sum(arm.certificate == "feasible" for arm in pairs)
     if winners:
-        arms = [ArmSummary.from_json(entry["constrained"]) for entry in winners]
         others = "; of the others more units could turn the verdict" * (sure < len(winners))
         yield (
             f"{sure} of {len(winners)} winner{'s' * (len(winners) != 1)} "
             f"{'is' if sure == 1 else 'are'} certified feasible, by 95 % bounds over the held-out "
-            f"units{certified_over(arms)}{others}."
+            f"units{certified_over(pairs)}{others}."
         )
-    for entry in winners:
-        if seeds := infeasible_seeds(SettingSummary.from_json(entry)):
+    for winner in winners:
+        if seeds := infeasible_seeds(winner):
             yield Paragraph(
-                f"The winner of {entry['setting']} is infeasible on {len(seeds)} of its "
-                f"{len(entry['search_seeds'])} seeds: the verdict is of their mean.",
+                f"The winner of {winner.setting} is infeasible on {len(seeds)} of its "
+                f"{len(winner.search_seeds)} seeds: the verdict is of their mean.",
                 is_warning=True,
             )
-    if any(entry["gain"].get("selection_biased") for entry in entries):
+    if any(summary.gain.selection_biased for summary in summaries):
         yield Paragraph(
             "Gains are of pairs that the search selected by these very scores: they "
             "flatter, and are no result before fresh seeds confirm them.",
@@ -150,14 +132,14 @@ def _confirmed(confirmed: Sequence[Mapping[str, Json]]) -> Iterator[Paragraph]:
         yield Paragraph(text, link="#confirmed", linked=names)
 
 
-def _confirmation(entry: Mapping[str, Json]) -> _Confirmation:
+def _confirmation(entry: Mapping[str, Json]) -> tuple[str, list[str]]:
     lines = [
         f"Plan {entry['plan']}; {whole_seeds(entry)} of {len(entry['seeds']['planned'])} planned "
         "seeds count.",
         *sentences(entry),
         *(f"Departs from the plan: {text}" for text in entry["deviations"]),
     ]
-    return _Confirmation(entry["name"], lines)
+    return entry["name"], lines
 
 
 def whole_seeds(entry: Mapping[str, Json]) -> int:
@@ -166,103 +148,101 @@ def whole_seeds(entry: Mapping[str, Json]) -> int:
     return min(of, default=0)
 
 
-def _overview(entries: Sequence[Mapping[str, Json]]) -> Table:
+def _pair_text(summary: SettingSummary) -> str:
+    if summary.proposal is None:
+        return "none yet"
+    return f"{'winner' if summary.winner else 'closest'}, proposal {summary.proposal}"
+
+
+OVERVIEW: Sequence[Column[SettingSummary]] = (
+    Column("setting", lambda s: s.setting),
+    Column("gain, unseen", lambda s: s.gain.unseen_mean, "+.3f"),
+    Column("feasible", lambda s: YES_NO[s.arm("constrained").feasible]),
+    Column("certificate", lambda s: s.arm("constrained").certificate or NOTHING),
+    Column("missing share", lambda s: s.arm("constrained").worst_missing_share, "+.2f"),
+    Column("pair", _pair_text),
+    Column("unseen, constrained", lambda s: s.arm("constrained").unseen_mean, ".3f"),
+    Column("unseen, plain", lambda s: s.arm("unconstrained").unseen_mean, ".3f"),
+    Column("gain, seen", lambda s: s.gain.seen_mean, "+.3f"),
+)
+
+
+def _overview(summaries: Sequence[SettingSummary]) -> Table:
     """A row a setting: its pair, both arms out of distribution, and whether it is feasible."""
-    metric = facts_of(entries[0]["task"]).metric if entries else None
-
-    def of(entry: Mapping[str, Json], arm: str, key: str) -> Json:
-        return (entry[arm] or {}).get(key)
-
-    def pair(entry: Mapping[str, Json]) -> str:
-        if entry["proposal"] is None:
-            return "none yet"
-        return ("winner" if entry["winner"] else "closest") + f", proposal {entry['proposal']}"
-
-    label = "" if metric is None else f"{metric.label}, {metric.unit}"
-    arm = "constrained"
-    shown = [
-        ("setting", [entry["setting"] for entry in entries]),
-        ("gain, unseen", [number(of(e, "gain", "unseen_mean"), "+.3f") for e in entries]),
-        ("feasible", [YES_NO[of(entry, arm, "feasible")] for entry in entries]),
-        ("certificate", [of(entry, arm, "certificate") or NOTHING for entry in entries]),
-        ("missing share", [number(of(e, arm, "worst_missing_share"), "+.2f") for e in entries]),
-        ("pair", [pair(entry) for entry in entries]),
-        ("unseen, constrained", [number(of(e, arm, "unseen_mean"), ".3f") for e in entries]),
-        ("unseen, plain", [number(of(e, "unconstrained", "unseen_mean"), ".3f") for e in entries]),
-        ("gain, seen", [number(of(e, "gain", "seen_mean"), "+.3f") for e in entries]),
-    ]
+    metrics = {facts_of(summary.task).metric for summary in summaries}
     notes = [
-        f"Scores: {label}, means over test gammas that training and selection never looked at "
-        "(unseen) or did (seen), and over seeds. Gain: constrained against plain training, signed "
-        "so that above 0 the constrained network is better."
+        f"Scores: {metric.label}, {metric.unit}, means over test gammas that training and "
+        "selection never looked at (unseen) or did (seen), and over seeds. Gain: constrained "
+        "against plain training, signed so that above 0 the constrained network is better."
+        for metric in metrics
     ]
-    return Table("overview", "Every setting's pair", [], shown, notes, texts=1)
+    return table_of("overview", "Every setting's pair", OVERVIEW, summaries, notes)
 
 
 # --- settings -------------------------------------------------------------------------------------
 
 
-def _setting(entry: Mapping[str, Json], commands: Mapping[str, str]) -> _Setting:
-    tried = entry["proposals"]
+def _setting(summary: SettingSummary, commands: Mapping[str, str]) -> _Setting:
+    tried = summary.proposals
     kind = "no pair yet"
-    if entry["proposal"] is not None:
-        kind = f"proposal {entry['proposal']}"
-        kind = f"winner: {kind}" if entry["winner"] else f"no winner; the closest is {kind}"
-    outcomes = outcome_text(entry["outcomes"])
+    if summary.proposal is not None:
+        kind = f"proposal {summary.proposal}"
+        kind = f"winner: {kind}" if summary.winner else f"no winner; the closest is {kind}"
     lines = [
-        f"{tried['finished']} of {tried['wanted']} proposals finished: {outcomes}."
-        if tried["finished"]
-        else f"None of {tried['wanted']} proposals has finished."
+        f"{tried.finished} of {tried.wanted} proposals finished: {outcome_text(summary.outcomes)}."
+        if tried.finished
+        else f"None of {tried.wanted} proposals has finished."
     ]
-    if entry["why"]:
-        lines.append(f"Why there is no winner: {entry['why']}.")
-    if entry["winner"] and entry["lost"]:
-        lines.append(f"Why the others lost: {outcome_text(entry['lost'])}.")
-    if entry["point"]:
-        lines.append(f"Trained with {point_text(entry['point'])}.")
-    if entry["proposal"] is not None:
-        lines += [
-            f"{line[0].upper()}{line[1:]}."
-            for line in verdict_lines(SettingSummary.from_json(entry))
-        ]
-    if entry["vacuous"]:
+    if summary.why:
+        lines.append(f"Why there is no winner: {summary.why}.")
+    if summary.winner and summary.lost:
+        lines.append(f"Why the others lost: {outcome_text(summary.lost)}.")
+    if summary.point:
+        lines.append(f"Trained with {point_text(summary.point)}.")
+    if summary.proposal is not None:
+        lines += [f"{line[0].upper()}{line[1:]}." for line in verdict_lines(summary)]
+    if summary.vacuous:
         lines.append(
             "Not binding: plain training meets the constraint by itself, so the pair says nothing "
             "about constraining."
         )
-    return _Setting(entry["setting"], kind, _arms(entry), lines, commands)
+    has_arms = summary.constrained is not None or summary.unconstrained is not None
+    arms = _arms(summary) if has_arms else []
+    return summary.setting, kind, arms, lines, commands
 
 
-def _arms(entry: Mapping[str, Json]) -> Columns:
+def _arms(summary: SettingSummary) -> Columns:
     """Both arms and the gain."""
-    if entry["constrained"] is None and entry["unconstrained"] is None:
-        return []
-    metric = facts_of(entry["task"]).metric
-    heads = ["", f"seen {metric.label}", f"unseen {metric.label}", "held-out loss"]
+    label = facts_of(summary.task).metric.label
+    heads = ["", f"seen {label}", f"unseen {label}", "held-out loss"]
     heads += ["missing share", "feasible", "signature of its first seed"]
-    rows = []
-    for arm, words in (("constrained", "constrained"), ("unconstrained", "plain training")):
-        values = entry[arm] or {}
-        share = number(values.get("worst_missing_share"), "+.2f")
-        last = [share, YES_NO[values.get("feasible")], values.get("signature") or NOTHING]
-        rows.append([words, *_numbers(values, ".3f", ".3g"), *last])
-    biased = " (selection-biased)" * bool(entry["gain"].get("selection_biased"))
-    rows.append([f"gain{biased}", *_numbers(entry["gain"], "+.3f", "+.2g"), "", "", ""])
+    ours, plain = summary.arm("constrained"), summary.arm("unconstrained")
+    rows = [
+        [
+            name,
+            *_numbers(arm, ".3f", ".3g"),
+            number(arm.worst_missing_share, "+.2f"),
+            YES_NO[arm.feasible],
+            arm.signature or NOTHING,
+        ]
+        for name, arm in (("constrained", ours), ("plain training", plain))
+    ]
+    rows.append([gain_header([summary]), *_numbers(summary.gain, "+.3f", "+.2g"), "", "", ""])
     return [(head, list(cells)) for head, cells in zip(heads, zip(*rows, strict=True), strict=True)]
 
 
-def _numbers(values: Mapping[str, Json], form: str, of_loss: str) -> list[str]:
-    scores = [number(values.get(key), form) for key in ("seen_mean", "unseen_mean")]
-    return [*scores, number(values.get("held_out_loss"), of_loss)]
+def _numbers(values: ArmSummary | Gain, form: str, of_loss: str) -> list[str]:
+    scores = [number(score, form) for score in (values.seen_mean, values.unseen_mean)]
+    return [*scores, number(values.held_out_loss, of_loss)]
 
 
 # --- search ---------------------------------------------------------------------------------------
 
 
-def _ranges(provenance: Mapping[str, Json], entries: Sequence[Mapping[str, Json]]) -> Table:
+def _ranges(provenance: Mapping[str, Json], summaries: Sequence[SettingSummary]) -> Table:
     """Searched ranges, each with its settings."""
     space = provenance["definition"]
-    named = {entry["setting"] for entry in entries}
+    named = {summary.setting for summary in summaries}
     ranges: dict[tuple[str, str], list[str]] = {}
     for setting in space["settings"]:
         if setting["name"] in named:
@@ -279,13 +259,13 @@ def _ranges(provenance: Mapping[str, Json], entries: Sequence[Mapping[str, Json]
 def _search_notes(
     status: Mapping[str, Json],
     provenance: Mapping[str, Json],
-    entries: Sequence[Mapping[str, Json]],
+    summaries: Sequence[SettingSummary],
 ) -> list[str]:
     """Sampler, seeds, outcomes of the proposals, and searches that ended early."""
     sampler, seeds = provenance["sampler"], ", ".join(map(str, provenance["search_seeds"]))
     outcomes = Counter[str]()
-    for entry in entries:
-        outcomes.update(entry["outcomes"])
+    for summary in summaries:
+        outcomes.update(summary.outcomes)
     return [
         f"Sampler {sampler['name']}, seed {sampler['seed']}; every proposal is trained on "
         f"seed{'s' * (len(provenance['search_seeds']) != 1)} {seeds}; feasible up to a missing "

@@ -3,56 +3,62 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from search_spaces.paper.video import DEPARTURES
 from search_spaces.space import SearchSpace
-from sweep.render.table import Row
+from sweep.render.table import Column, Row
 from sweep.results.names import model_text
+from sweep.results.summary import SettingSummary
 from trainables.config.arm import ArmConfig, ConstraintConfig
 from trainables.config.test_conditions import unseen_gammas
-from trainables.plain import Json
-from trainables.registry.task_facts import Metric
+from trainables.registry.task_facts import Metric, TaskFacts
 
 GAIN = "gain: how much better the constrained network is than plain training, above 0 better"
 GAUSSIAN = "gaussian"  # noise alone, among the families of shifts
 UNMATCHED = "†"  # beside a setting whose arms differ in what they can fit
 
 
-def headed(rows: Sequence[Row]) -> list[tuple[str, list[str]]]:
-    """The first columns of every table: which setting, what it trains, which pair is shown."""
+@dataclass(frozen=True)
+class SettingLine:
+    """A line of a table about a setting's pair."""
+
+    summary: SettingSummary
+
+
+# The first columns of a short form: which setting, what it trains, which pair is shown.
+HEADED: Sequence[Column[SettingLine]] = (
+    Column(
+        "setting",
+        lambda one: one.summary.setting + UNMATCHED * (not one.summary.matched_capacity),
+        name="",
+    ),
+    Column("model", lambda one: model_text(one.summary.model, one.summary.model_variant), name=""),
+    Column("pair", lambda one: ", ".join(pair_words(one.summary)), name=""),
+)
+
+
+def pair_words(summary: SettingSummary) -> list[str]:
+    """Which pair is shown."""
+    if summary.proposal is None:
+        return ["none finished"]
+    pair = "winner" if summary.winner else "closest, no winner"
+    return [pair, *["vacuous"] * summary.vacuous]
+
+
+def pair_columns(space: SearchSpace) -> list[Column[SettingLine]]:
+    """Which pair a line is of, in CSV: the first columns where a setting has several lines."""
     return [
-        ("setting", [r["setting"] + UNMATCHED * (not r["matched_capacity"]) for r in rows]),
-        ("model", [model_text(row["model"], row["model_variant"]) for row in rows]),
-        ("pair", [_pair_text(row) for row in rows]),
+        Column("", lambda one: one.summary.setting, name="setting"),
+        Column("", lambda one: one.summary.model, name="model"),
+        Column("", lambda one: one.summary.model_variant, name="model_variant"),
+        Column("", lambda one: one.summary.winner, name="winner"),
+        Column("", lambda one: one.summary.proposal, name="proposal"),
+        Column("", lambda one: len(one.summary.search_seeds), name="n_seeds"),
+        *[Column[SettingLine]("", lambda one: one.summary.split, name="split")]
+        * (space.base.measured_on != "dev"),
     ]
-
-
-def pair_columns(entry: Mapping[str, Json]) -> Row:
-    """Which pair a row is of, in CSV: the first columns where a setting has several rows."""
-    first = ("setting", "model", "model_variant", "winner", "proposal")
-    row: Row = {**{name: entry[name] for name in first}, "n_seeds": len(entry["search_seeds"])}
-    return row | split_column(entry)
-
-
-def split_column(entry: Mapping[str, Json]) -> Row:
-    """What was measured on, in CSV, where that is not the dev split."""
-    return {"split": entry["split"]} if entry.get("split", "dev") != "dev" else {}
-
-
-def layer_columns(metric: Metric) -> dict[str, str]:
-    """What is measured of every layer, in columns of CSV: the key of an arm's entry for each.
-
-    The metric and a probe's numbers alone where the metric is no function of the losses.
-    """
-    columns = {"loss": "layer_losses"}
-    if metric.higher_is_better:
-        columns |= {
-            metric.key: "layer_scores",
-            "probe_loss": "probe_losses",
-            f"probe_{metric.key}": "probe_scores",
-        }
-    return columns
 
 
 def reference_notes(metric: Metric) -> list[str]:
@@ -65,16 +71,42 @@ def reference_notes(metric: Metric) -> list[str]:
     ]
 
 
-def model_notes(rows: Sequence[Mapping[str, Json]]) -> list[str]:
-    """Which models are not those that the paper describes, and what unmatched capacity means."""
-    found = dict.fromkeys((row["model"], row["model_variant"]) for row in rows)
-    notes = [f"{DEPARTURES[model]}." for model in found if model in DEPARTURES]
-    if not all(row["matched_capacity"] for row in rows):
+def seen_note(facts: TaskFacts) -> str:
+    """What is seen, and what is not."""
+    return (
+        "seen: the mean over the test gammas that training or selection looked at, up to "
+        f"train gamma + {facts.near_shift:.2f}, or the next one where none lies in that range; "
+        "unseen: the mean over what neither looked at. Only what is unseen speaks of OOD "
+        "robustness."
+    )
+
+
+def measured_references(metric: Metric, summaries: Iterable[SettingSummary]) -> list[str]:
+    """The predictors without training that any setting has; all where none of it is measured."""
+    known = [summary.references or metric.references for summary in summaries]
+    return [name for name in metric.references if any(name in names for names in known)]
+
+
+def model_notes(models: Iterable[tuple[str, str, bool]]) -> list[str]:
+    """Which models are not those that the paper describes, and what unmatched capacity means.
+
+    Args:
+        models: names, variants, and whether both arms of the pair can fit the same.
+    """
+    every = list(dict.fromkeys(models))
+    described = dict.fromkeys((name, variant) for name, variant, _ in every)
+    notes = [f"{DEPARTURES[model]}." for model in described if model in DEPARTURES]
+    if not all(matched for _, _, matched in every):
         notes.append(
             f"{UNMATCHED} unmatched capacity: the unconstrained arm has one dictionary where the "
             "constrained one has one per layer, so the gain is not that of constraining alone."
         )
     return notes
+
+
+def summary_notes(summaries: Iterable[SettingSummary]) -> list[str]:
+    """``model_notes`` of settings."""
+    return model_notes((s.model, s.model_variant, s.matched_capacity) for s in summaries)
 
 
 # Columns of CSV that need several search seeds, and those that need a gamma that nothing looked at.
@@ -103,11 +135,11 @@ def seeds_text(space: SearchSpace) -> str:
     return f"{space.phase} seed{'s' * (len(space.search_seeds) > 1)} {seeds}"
 
 
-def config_of(space: SearchSpace, entry: Mapping[str, Json]) -> ArmConfig:
-    """The constrained run of an entry; the setting's default one while nothing is finished."""
-    if entry["constrained"] is not None:
-        return ArmConfig.from_json(entry["constrained"]["config"])
-    return space.run(space.setting(entry["setting"]), {}, seed=space.search_seeds[0])
+def config_of(space: SearchSpace, summary: SettingSummary) -> ArmConfig:
+    """The constrained run of a setting; its default one while nothing is finished."""
+    if summary.constrained is not None:
+        return ArmConfig.from_json(summary.constrained.config)
+    return space.run(space.setting(summary.setting), {}, seed=space.search_seeds[0])
 
 
 def form_of(constraint: ConstraintConfig | None) -> str:
@@ -117,13 +149,3 @@ def form_of(constraint: ConstraintConfig | None) -> str:
     is_ratio = constraint is not None and constraint.form == "ratio"
     is_detached = constraint is not None and not constraint.grad_through_previous
     return ", ".join(["ratio"] * is_ratio + ["detached"] * is_detached) or "Lagrangian"
-
-
-def _pair_text(row: Row) -> str:
-    if row["proposal"] is None:
-        return "none finished"
-    text = ["winner" if row["winner"] else "closest, no winner"]
-    text += ["vacuous"] * row["vacuous"] + ["at an edge"] * bool(row.get("edges"))
-    asked = row.get("demanded_descent")
-    text += [f"descent asked {asked:.2f}"] if asked else []
-    return ", ".join(text)

@@ -2,50 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from search_spaces.space import SearchSpace
-from sweep.render.table import Row, Table, number
-from sweep.results.summary import ArmSummary
+from sweep.render.table import Column, Table, table_of
+from sweep.results.summary import SettingSummary
+from sweep.results.tables.columns import SettingLine
 from sweep.results.verdict_text import certified_over
-from trainables.plain import Json
+from sweep.study.selection import FrontierPoint
 
 
-def frontier_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> Table:
+@dataclass(frozen=True)
+class Line(SettingLine):
+    """A proposal of a setting's frontier."""
+
+    point: FrontierPoint
+
+    @property
+    def is_winner(self) -> bool:
+        """Whether it is the setting's winner."""
+        return self.summary.winner and self.point.number == self.summary.proposal
+
+
+COLUMNS: Sequence[Column[Line]] = (
+    Column("setting", lambda one: one.summary.setting),
+    Column("proposal", lambda one: f"{one.point.number}{' (winner)' * one.is_winner}", name=""),
+    Column("", lambda one: one.point.number, name="proposal"),
+    Column("", lambda one: one.is_winner, name="winner"),
+    Column("descent asked", lambda one: one.point.demanded_descent, ".3f", "demanded_descent"),
+    Column("", lambda one: one.summary.least_descent, name="least_descent"),
+    Column("objective", lambda one: one.point.objective, ".4f"),
+    Column(
+        "missing share", lambda one: one.point.worst_missing_share, ".2f", "worst_missing_share"
+    ),
+    Column("certificate", lambda one: one.point.certificate),
+)
+
+
+def frontier_table(summaries: Sequence[SettingSummary]) -> Table:
     """Per setting the proposals that no other beats in both objective and demanded descent."""
-    rows: list[Row] = [
-        {
-            "setting": entry["setting"],
-            "proposal": point["number"],
-            "winner": entry["winner"] and point["number"] == entry["proposal"],
-            "demanded_descent": point["demanded_descent"],
-            "least_descent": entry["least_descent"],
-            "objective": point["objective"],
-            "worst_missing_share": point["worst_missing_share"],
-            "certificate": point["certificate"],
-        }
-        for entry in entries
-        for point in entry["frontier"]
-    ]
-    arms = [ArmSummary.from_json(entry["constrained"] or {}) for entry in entries]
-    shown = [
-        ("setting", [row["setting"] for row in rows]),
-        ("proposal", [f"{r['proposal']}{' (winner)' * r['winner']}" for r in rows]),
-        ("descent asked", [number(row["demanded_descent"], ".3f") for row in rows]),
-        ("objective", [number(row["objective"], ".4f") for row in rows]),
-        ("missing share", [number(row["worst_missing_share"], ".2f") for row in rows]),
-        ("certificate", [row["certificate"] for row in rows]),
-    ]
     notes = [
         "feasible, useful and non-vacuous proposals that no other one of their setting beats in "
         "both columns; lower objectives are better.",
         "descent asked: the share of f0 that all layers together are asked to remove. certificate: "
-        f"what 95 % bounds over the held-out units say{certified_over(arms)}.",
+        "what 95 % bounds over the held-out units say"
+        f"{certified_over(summary.constrained for summary in summaries)}.",
         *(
-            f"{entry['setting']}: a winner must ask for {entry['least_descent']:.3g} at least."
-            for entry in entries
-            if entry["least_descent"]
+            f"{summary.setting}: a winner must ask for {summary.least_descent:.3g} at least."
+            for summary in summaries
+            if summary.least_descent
         ),
     ]
-    caption = "Objective against demanded descent"
-    return Table("frontier", caption, rows, shown, notes)
+    lines = [Line(summary, point) for summary in summaries for point in summary.frontier]
+    return table_of("frontier", "Objective against demanded descent", COLUMNS, lines, notes)

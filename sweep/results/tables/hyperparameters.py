@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from search_spaces.space import SearchSpace
-from sweep.render.table import NOTHING, Row, Table
-from sweep.results.tables.columns import config_of, form_of, headed, model_notes
+from sweep.render.table import NOTHING, Row, Table, shown_of
+from sweep.results.summary import ArmSummary, SettingSummary
+from sweep.results.tables.columns import HEADED, SettingLine, config_of, form_of, summary_notes
 from sweep.results.verdict_text import listed
 from trainables.config.arm import ArmConfig, ConstraintConfig, field_names
 from trainables.plain import Json
 from trainables.primal_dual.constraints import Scales, reference_share
 
 
-def hyperparameters_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> Table:
+def hyperparameters_table(space: SearchSpace, summaries: Sequence[SettingSummary]) -> Table:
     """What the pairs of the results table were trained with, as plain values."""
-    rows = [_hyperparameters_row(space, entry) for entry in entries]
+    rows = [_hyperparameters_row(space, summary) for summary in summaries]
     columns = {
         header: value_texts([row[column] for row in rows]) for header, column in _TRAINED.items()
     }
@@ -25,7 +26,7 @@ def hyperparameters_table(space: SearchSpace, entries: Sequence[Mapping[str, Jso
         if header not in _SEARCHED and len(set(cells)) == 1 and len(cells) > 1
     }
     shown = [
-        *headed(rows),
+        *shown_of(HEADED, [SettingLine(summary) for summary in summaries]),
         *((header, cells) for header, cells in columns.items() if header not in shared),
     ]
     searched = ", ".join(name.removeprefix("constraint.") for name in space.ranges)
@@ -37,11 +38,11 @@ def hyperparameters_table(space: SearchSpace, entries: Sequence[Mapping[str, Jso
         f"{', '.join(map(str, space.search_seeds))}.",
         *(f"all alike: {alike}." for alike in [", ".join(map(" ".join, shared.items()))] if alike),
         *_also_notes(rows),
-        *model_notes(rows),
+        *summary_notes(summaries),
     ]
     caption = "Hyperparameters of the pairs"
     # Fields that no setting sets: those of other tasks and models, and options that are off.
-    configs = [config_of(space, entry) for entry in entries]
+    configs = [config_of(space, summary) for summary in summaries]
     empty = (None, "", ())
     idle = {column_of(n) for n in _FIELDS if all(c.value_of(n) in empty for c in configs)}
     default = ArmConfig(constraint=ConstraintConfig())
@@ -73,12 +74,17 @@ _TRAINED = {  # header: column of CSV
 }
 
 
-def _hyperparameters_row(space: SearchSpace, entry: Mapping[str, Json]) -> Row:
+def _hyperparameters_row(space: SearchSpace, summary: SettingSummary) -> Row:
     """Every field of the run; those of the constraint first and without their section's name."""
-    first = ("setting", "winner", "proposal", "vacuous", "matched_capacity")
-    row: Row = {name: entry[name] for name in first}
-    measured = entry["constrained"] is not None
-    config = config_of(space, entry)
+    row: Row = {
+        "setting": summary.setting,
+        "winner": summary.winner,
+        "proposal": summary.proposal,
+        "vacuous": summary.vacuous,
+        "matched_capacity": summary.matched_capacity,
+    }
+    measured = summary.constrained is not None
+    config = config_of(space, summary)
     for name in _FIELDS:
         value = config.value_of(name) if measured else None
         row[column_of(name)] = " ".join(map(str, value)) if isinstance(value, tuple) else value
@@ -86,13 +92,13 @@ def _hyperparameters_row(space: SearchSpace, entry: Mapping[str, Json]) -> Row:
         "model": config.model.name,
         "model_variant": config.model.variant,
         "reference_loss_absolute": reference_loss(
-            config.constraint, scales_of(entry["constrained"])
+            config.constraint, scales_of(summary.constrained)
         ),
         "form": form_of(config.constraint),
         "test_gammas": listed(config.test_gammas),
         "searched": " ".join(space.ranges),
         "search_seeds": listed(space.search_seeds),
-        "n_proposals": space.proposals_of(space.setting(entry["setting"])),
+        "n_proposals": space.proposals_of(space.setting(summary.setting)),
         "sampler": space.sampler,
         "sampler_seed": space.sampler_seed,
         "tolerance": space.tolerance,
@@ -166,9 +172,9 @@ def column_of(field: str) -> str:
     return _COLUMNS.get(field) or field.removeprefix("constraint.").replace(".", "_")
 
 
-def scales_of(arm: Mapping[str, Json] | None) -> Scales | None:
-    """The scales in the entry of an arm; None while nothing is measured."""
-    return Scales(**arm["scales"]) if arm and arm["scales"] else None
+def scales_of(arm: ArmSummary | None) -> Scales | None:
+    """The scales of an arm; None while nothing is measured."""
+    return Scales(**arm.scales) if arm and arm.scales else None  # type: ignore[arg-type]
 
 
 def reference_loss(constraint: ConstraintConfig | None, scales: Scales | None) -> float | None:

@@ -2,39 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from search_spaces.space import SearchSpace
-from sweep.render.table import Row, Table, number
+from sweep.render.table import Column, Table, rows_of, shown_of
 from sweep.results.aggregates import ARMS
-from sweep.results.names import model_text
-from sweep.results.tables.columns import layer_columns, pair_columns
-from trainables.plain import Json
-from trainables.registry.task_facts import Metric
+from sweep.results.summary import ArmName, ArmSummary, ByLayer, SettingSummary
+from sweep.results.tables.columns import HEADED, SettingLine, pair_columns
 
 
-def layers_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> Table:
+@dataclass(frozen=True)
+class Line(SettingLine):
+    """A layer of both arms."""
+
+    layer: int
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """What is measured of every layer of an arm."""
+
+    name: str  # in CSV
+    values: Callable[[ArmSummary], ByLayer | None]
+    header: str = ""  # of the short form; '' in CSV alone
+    form: str = ".3f"
+
+    def column(self, arm: ArmName) -> Column[Line]:
+        """That of an arm."""
+
+        def value(line: Line) -> float | None:
+            values = self.values(line.summary.arm(arm)) or ()
+            return values[line.layer] if line.layer < len(values) else None
+
+        header = self.header and f"{self.header}: {arm}"
+        return Column(header, value, self.form, f"{arm}_{self.name}")
+
+
+def layers_table(space: SearchSpace, summaries: Sequence[SettingSummary]) -> Table:
     """Every layer of both arms of every setting's winner or closest pair, held out, at train gamma.
 
     Layer 0 is what enters the first layer: the input in denoising, the embedding in text. A loss is
     that of the layer's prediction by the readout that all layers share, which the unconstrained arm
     trains on the last layer alone; a probe's is that of a readout fitted to this layer.
     """
-    facts = space.base.facts
-    rows = [row for entry in entries for row in _rows(facts.metric, entry)]
-    quantities = [("loss", "loss", ".3f"), ("missing share", "missing_share", "+.2f")]
-    if any(row.get("constrained_probe_loss") is not None for row in rows):
-        quantities.insert(1, ("probe's loss", "probe_loss", ".3f"))
-    shown = [
-        ("setting", [row["setting"] for row in rows]),
-        ("model", [model_text(row["model"], row["model_variant"]) for row in rows]),
-        ("layer", [str(row["layer"]) for row in rows]),
-        *(
-            (f"{header}: {arm}", [number(row[f"{arm}_{column}"], form) for row in rows])
-            for header, column, form in quantities
-            for arm in ARMS
-        ),
-    ]
+    facts, key = space.base.facts, space.base.facts.metric.key
+    lines = [Line(summary, layer) for summary in summaries for layer in range(_depth(summary))]
+    measured = [Quantity("loss", lambda arm: arm.layer_losses, "loss")]
+    if facts.metric.higher_is_better:  # else scores follow from the losses
+        probe = "probe's loss" * any(one.arm("constrained").probe_losses for one in summaries)
+        measured += [
+            Quantity(key, lambda arm: arm.layer_scores),
+            Quantity("probe_loss", lambda arm: arm.probe_losses, probe),
+            Quantity(f"probe_{key}", lambda arm: arm.probe_scores),
+        ]
+    missing = Quantity("missing_share", _missing_share, "missing share", "+.2f")
+    layer = Column[Line]("layer", lambda one: one.layer)
+    by_arm = [quantity.column(arm) for arm in ARMS for quantity in measured]
+    by_quantity = [quantity.column(arm) for quantity in (*measured, missing) for arm in ARMS]
+    setting = Column[Line]("setting", lambda one: one.summary.setting)
     notes = [
         f"means over the {space.phase} seeds on {space.base.measured_on} {facts.samples} at train "
         "gamma; losses in the task's own unit; missing share: of those "
@@ -42,32 +68,15 @@ def layers_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> T
         "The unconstrained arm never trains its readout on inner layers: where there are probes, "
         "they say what its inner layers hold.",
     ]
+    rows = rows_of([*pair_columns(space), layer, *by_arm, *map(missing.column, ARMS)], lines)
+    shown = shown_of([setting, HEADED[1], layer, *by_quantity], lines)
     return Table("layers", "Both arms, layer by layer", rows, shown, notes, texts=3, headed=2)
 
 
-def _rows(metric: Metric, entry: Mapping[str, Json]) -> list[Row]:
-    arms = {arm: entry[arm] or {} for arm in ARMS}
-    depth = max((len(values.get("layer_losses") or []) for values in arms.values()), default=0)
-    columns = layer_columns(metric)
-    return [
-        {
-            **pair_columns(entry),
-            "layer": layer,
-            **{
-                f"{arm}_{column}": _at(values.get(key), layer)
-                for arm, values in arms.items()
-                for column, key in columns.items()
-            },
-            **{
-                f"{arm}_missing_share": _at(
-                    values.get("missing_share"), layer - (values.get("first_layer") or 0)
-                )
-                for arm, values in arms.items()
-            },
-        }
-        for layer in range(depth)
-    ]
+def _missing_share(arm: ArmSummary) -> ByLayer:
+    """That of every layer; None of those before the first constrained one."""
+    return [*[None] * (arm.first_layer or 0), *(arm.missing_share or ())]
 
 
-def _at(values: Sequence[float] | None, place: int) -> float | None:
-    return values[place] if values and 0 <= place < len(values) else None
+def _depth(summary: SettingSummary) -> int:
+    return max(len(summary.arm(arm).layer_losses or ()) for arm in ARMS)

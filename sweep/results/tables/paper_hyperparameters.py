@@ -6,7 +6,7 @@ column for every value that the paper reports or this sweep searched.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from search_spaces.paper import text, video
@@ -14,6 +14,7 @@ from search_spaces.paper.published import model_of
 from search_spaces.space import SearchSpace
 from sweep.render.table import NOTHING, Row, Table, number
 from sweep.results.names import model_text
+from sweep.results.summary import SettingSummary
 from sweep.results.tables.columns import config_of, seeds_text
 from sweep.results.tables.hyperparameters import column_of, reference_loss, scales_of, value_texts
 from sweep.results.tables.paper_results import (
@@ -25,7 +26,6 @@ from sweep.results.tables.paper_results import (
     own_names,
 )
 from trainables.config.arm import ArmConfig
-from trainables.plain import Json
 from trainables.primal_dual.constraints import Scales
 
 F0 = "constraint.reference_loss"
@@ -54,17 +54,17 @@ class Trained:
         return self.config.data.name, model_text(self.config.model.name, self.config.model.variant)
 
 
-def trained_pairs(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> list[Trained]:
-    """The winner or the closest pair of every entry of ``best_entries``."""
+def trained_pairs(space: SearchSpace, summaries: Sequence[SettingSummary]) -> list[Trained]:
+    """The winner or the closest pair of every setting."""
     return [
         Trained(
-            entry["setting"],
-            config_of(space, entry),
-            scales_of(entry["constrained"]),
-            marks_of(entry) if entry["constrained"] else "",
-            is_there=entry["constrained"] is not None,
+            one.setting,
+            config_of(space, one),
+            scales_of(one.constrained),
+            marks_of(one) if one.constrained else "",
+            is_there=one.constrained is not None,
         )
-        for entry in entries
+        for one in summaries
     ]
 
 

@@ -13,19 +13,19 @@ from dataclasses import dataclass
 from search_spaces.paper.comparison import Comparison
 from search_spaces.paper.published import not_alike, published
 from search_spaces.space import SearchSpace
-from sweep.render.table import NOTHING, Bold, Row, Table, number
+from sweep.render.table import NOTHING, Bold, Column, Row, Table, number
 from sweep.results.aggregates import ARMS
 from sweep.results.names import model_text
-from sweep.results.summary import ArmSummary
+from sweep.results.summary import SettingSummary
 from sweep.results.tables.columns import UNMATCHED, config_of, model_notes, seeds_text
-from sweep.results.verdict_text import code_notes, counted_text
+from sweep.results.verdict_text import code_notes, counted_notes
 from trainables.config.arm import ArmConfig
 from trainables.plain import Json
 
 HERE, PAPER = "here", "paper"  # whose numbers a line has
 INFEASIBLE, UNDECIDED, NO_WINNER, NOT_ALIKE = "✗", "?", "°", "‡"
 Place = tuple[Json, ...]
-_COLUMNS = ("model", "model_variant", "layers", "train_gamma", "setting", "numbers")
+_PLACE = ("model", "model_variant", "layers", "train_gamma", "setting", "numbers")
 
 
 @dataclass(frozen=True)
@@ -45,24 +45,25 @@ class Line:
     high: float | None = None
     outcome: str = ""  # of a confirmation: better, worse, or what is not claimed
     seeds: int | None = None
+    codes: Sequence[str] = ()  # that trained its arms
 
 
 # --- results --------------------------------------------------------------------------------------
 
 
 def paper_results_table(
-    space: SearchSpace, entries: Sequence[Mapping[str, Json]], *, beside_paper: bool = False
+    space: SearchSpace, summaries: Sequence[SettingSummary], *, beside_paper: bool = False
 ) -> Table:
     """Both arms of every setting's winner, or of its closest pair, as Tables 3 and 4 have them.
 
     Args:
         space: that was searched.
-        entries: those of ``best_entries``.
+        summaries: of its settings.
         beside_paper: with the published numbers below ours.
     """
     facts = space.base.facts
     of_area = facts.reads_texts
-    lines = [_line(space, entry) for entry in entries]
+    lines = [_line(space, summary) for summary in summaries]
     what = f"area under {facts.metric.label} over" if of_area else f"mean {facts.metric.label} over"
     notes = [
         f"{what} all test gammas, seen and unseen, mean over {seeds_text(space)}, on "
@@ -71,31 +72,20 @@ def paper_results_table(
         "Nothing is bold: pairs are selected on these data, and only a confirmation on fresh seeds "
         "says better or worse.",
         *mark_notes([one.marks for one in lines if one.constrained is not None], SEARCH_MARKS),
-        *(
-            f"{entry['setting']}: {counted_text(ArmSummary.from_json(entry['unconstrained']))}."
-            for entry in entries
-            if (entry["unconstrained"] or {}).get("counted_as_constant")
-        ),
+        *counted_notes(summaries),
     ]
-    return results_arranged(lines, entries, notes, beside_paper=beside_paper)
+    return results_arranged(lines, notes, beside_paper=beside_paper)
 
 
-def results_arranged(
-    lines: Sequence[Line],
-    entries: Sequence[Mapping[str, Json]],
-    notes: Sequence[str],
-    *,
-    beside_paper: bool,
-) -> Table:
+def results_arranged(lines: Sequence[Line], notes: Sequence[str], *, beside_paper: bool) -> Table:
     """Lines at their places, those of one setting below each other.
 
     Args:
         lines: a sweep's or a confirmation's.
-        entries: of every setting ``model``, ``model_variant`` and ``matched_capacity``, for notes.
         notes: what the numbers are.
         beside_paper: with the published numbers below ours.
     """
-    unmatched = {e["setting"] for e in entries if not e["matched_capacity"]}
+    unmatched = {line.setting for line in lines if not line.config.matched_capacity}
     every = [*lines, *_published_lines(lines)] if beside_paper else list(lines)
     data_sets = list(dict.fromkeys(line.config.data.name for line in every))
     names = _names(lines)
@@ -121,28 +111,30 @@ def results_arranged(
     shown = [("model", models), *kept]
     for data in data_sets:
         cells = [of.get(data) for of in places.values()]
-        shown += [(f"{data}: {header}", texts) for header, texts in _texts(cells, has_gain)]
-    told = _paper_notes(lines) if beside_paper else []
-    of_models = [n for n in model_notes(entries) if not any(n in note for note in told)]
+        shown += [
+            (f"{data}: {column.header}", [column.cell(c) if c else NOTHING for c in cells])
+            for column in _COLUMNS[: 4 if has_gain else 2]
+        ]
+    of_paper = _paper_notes(lines) if beside_paper else []
+    configs = [line.config for line in lines]
+    of_models = model_notes((c.model.name, c.model.variant, c.matched_capacity) for c in configs)
     notes = [
         *notes,
-        *code_notes({e["setting"]: e.get("codes") or [] for e in entries}),
-        *of_models,
-        *told,
+        *code_notes({line.setting: line.codes for line in lines}),
+        *(note for note in of_models if not any(note in other for other in of_paper)),
+        *of_paper,
     ]
     caption = "Constrained beside unconstrained, in the paper's arrangement"
     return Table("paper_results", caption, rows, shown, notes, texts=1 + len(kept), headed=1)
 
 
-def _texts(cells: Sequence[Line | None], has_gain: bool) -> list[tuple[str, list[str]]]:
-    columns = {
-        "constrained": [NOTHING if c is None else _marked(c) for c in cells],
-        "unconstrained": [number(None if c is None else c.unconstrained, ".3f") for c in cells],
-    }
-    if has_gain:
-        columns["gain"] = [NOTHING if c is None else _gain_text(c) for c in cells]
-        columns["interval"] = [NOTHING if c is None else _interval_text(c) for c in cells]
-    return list(columns.items())
+# What stands below a data set; the last two in a confirmation alone.
+_COLUMNS: Sequence[Column[Line]] = (
+    Column("constrained", lambda line: _marked(line)),
+    Column("unconstrained", lambda line: line.unconstrained, ".3f"),
+    Column("gain", lambda line: _gain_text(line)),
+    Column("interval", lambda line: _interval_text(line)),
+)
 
 
 def _marked(line: Line) -> str:
@@ -161,7 +153,7 @@ def _interval_text(line: Line) -> str:
 
 
 def _row(place: Place, of: Mapping[str, Line], data_sets: Sequence[str]) -> Row:
-    row: Row = dict(zip(_COLUMNS, place, strict=True))
+    row: Row = dict(zip(_PLACE, place, strict=True))
     row["measure"] = next(line.measure for line in of.values())
     for data in data_sets:
         line = of.get(data)
@@ -204,19 +196,20 @@ def own_names(configs: Mapping[str, ArmConfig]) -> dict[str, str]:
     return found
 
 
-def _line(space: SearchSpace, entry: Mapping[str, Json]) -> Line:
-    ours, theirs = (entry[arm] or {} for arm in ARMS)
-    config = config_of(space, entry)
-    key = paper_measure(config)
+def _line(space: SearchSpace, summary: SettingSummary) -> Line:
+    ours, plain = (summary.arm(arm) for arm in ARMS)
+    config = config_of(space, summary)
+    is_area = paper_measure(config) == "ood_auc"
     return Line(
-        setting=entry["setting"],
+        setting=summary.setting,
         config=config,
         layers=config.model.layers,
         numbers=HERE,
-        measure=key.replace("ood_mean", f"mean_{config.facts.metric.key}"),
-        constrained=ours.get(key),
-        unconstrained=theirs.get(key),
-        marks=marks_of(entry),
+        measure="ood_auc" if is_area else f"mean_{config.facts.metric.key}",
+        constrained=ours.ood_auc if is_area else ours.ood_mean,
+        unconstrained=plain.ood_auc if is_area else plain.ood_mean,
+        marks=marks_of(summary),
+        codes=summary.codes,
     )
 
 
@@ -225,13 +218,12 @@ def paper_measure(config: ArmConfig) -> str:
     return "ood_auc" if config.facts.reads_texts else "ood_mean"
 
 
-def marks_of(entry: Mapping[str, Json]) -> str:
+def marks_of(summary: SettingSummary) -> str:
     """Behind a number of the constrained arm: what keeps it from being a feasible winner's."""
-    ours = entry["constrained"] or {}
-    if not ours.get("feasible"):
+    ours = summary.arm("constrained")
+    if not ours.feasible:
         return INFEASIBLE
-    is_sure, won = ours["certificate"] == "feasible", bool(entry["winner"])
-    return UNDECIDED * (not is_sure) + NO_WINNER * (not won)
+    return UNDECIDED * (ours.certificate != "feasible") + NO_WINNER * (not summary.winner)
 
 
 SEARCH_MARKS = {

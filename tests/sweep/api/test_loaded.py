@@ -77,7 +77,7 @@ def test_pairs_are_the_rows_of_tidy_csv(objects: ObjectStore) -> None:
 
 def test_settings_have_the_numbers_of_results_csv(objects: ObjectStore) -> None:
     of = loaded(objects)
-    table = results_table(SPACE, [entry.to_json() for entry in of.measured.entries.values()])
+    table = results_table(SPACE, list(of.measured.entries.values()))
     for ours, theirs in zip(plain(of.settings), table.rows, strict=True):
         shared = ours.keys() & theirs.keys()
         assert len(shared) > 25

@@ -10,10 +10,11 @@ import pytest
 from sweep.render.csv import to_csv
 from sweep.render.markdown import to_markdown
 from sweep.results import aggregates
-from sweep.results.best import best_entries
+from sweep.results.best import best_summaries
 from sweep.results.sweep_view import load_sweep
 from sweep.results.tables.layers import layers_table
 from sweep.study.feasibility import judge
+from tests.support.summaries import setting_summary
 from tests.support.sweeps import FEASIBLE, FIRST, SECOND, SPACE, store_sweep
 from tests.support.training.text_records import LOSSES, TEXT, finished
 from tests.support.training.text_records import SPACE as TEXTS
@@ -23,7 +24,7 @@ from trainables.records.objects import ObjectStore
 def test_losses_and_missing_shares_are_those_of_the_records(objects: ObjectStore) -> None:
     store_sweep(objects, {FIRST: [FEASIBLE]})
     view = load_sweep(objects, "tiny")
-    entries = best_entries(view, {})
+    entries = best_summaries(view, {})
     rows = layers_table(SPACE, entries).rows
     shown = view.settings[0].chosen.shown
     assert shown is not None
@@ -52,12 +53,10 @@ def test_probes_are_shown_where_they_are(objects: ObjectStore) -> None:
     constraint = TEXT.constraint
     assert constraint is not None
     judged = judge([ours], constraint), judge([theirs], constraint)
-    entry = {
-        "setting": "one", "model": "encoder", "model_variant": "blocks", "winner": True,
-        "proposal": 0, "search_seeds": [0],
-        "constrained": aggregates.arms_entry([ours], judged[0], {}),
-        "unconstrained": aggregates.arms_entry([theirs], judged[1], {}),
-    }  # fmt: skip
+    entry = setting_summary(
+        constrained=aggregates.arms_entry([ours], judged[0], {}),
+        unconstrained=aggregates.arms_entry([theirs], judged[1], {}),
+    )
     table = layers_table(TEXTS, [entry])
     assert "probe's loss: unconstrained" in to_markdown(table)
     assert [row["unconstrained_probe_loss"] for row in table.rows] == [0.9, 0.6, 0.4, 0.3]
@@ -65,13 +64,13 @@ def test_probes_are_shown_where_they_are(objects: ObjectStore) -> None:
     assert "unconstrained_probe_accuracy" in to_csv(table)
 
     store_sweep(objects, {FIRST: [FEASIBLE]})
-    of_video = layers_table(SPACE, best_entries(load_sweep(objects, "tiny"), {}))
+    of_video = layers_table(SPACE, best_summaries(load_sweep(objects, "tiny"), {}))
     assert "probe" not in " ".join(header for header, _ in of_video.shown)
 
 
 def test_a_setting_without_a_finished_arm_has_no_rows(objects: ObjectStore) -> None:
     store_sweep(objects, {})
-    table = layers_table(SPACE, best_entries(load_sweep(objects, "tiny"), {}))
+    table = layers_table(SPACE, best_summaries(load_sweep(objects, "tiny"), {}))
     assert table.rows == []
     assert to_markdown(table).startswith("| setting | model | layer |")
 

@@ -6,8 +6,8 @@ import csv
 import io
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,24 +19,26 @@ from sweep.render.latex import to_latex
 from sweep.render.markdown import to_markdown
 from sweep.render.table import Table
 from sweep.results import aggregates
-from sweep.results.best import best_entries
+from sweep.results.best import best_summaries
+from sweep.results.summary import SettingSummary
 from sweep.results.sweep_view import load_sweep
 from sweep.results.tables.paper_hyperparameters import paper_hyperparameters_table, trained_pairs
 from sweep.results.tables.paper_results import paper_results_table
 from tests.support.paper_sweeps import AVENUE, PAPERS, PED, PHOTOGRAPHS, WENT
 from tests.support.records import SCORES
+from tests.support.summaries import setting_summary
 from tests.support.sweeps import store_sweep
 from tests.support.training.text_records import LOSSES, TEXT, finished
 from trainables.config.arm import ArmConfig
 from trainables.records.objects import ObjectStore
 
 
-def stored(objects: ObjectStore, space: SearchSpace = PAPERS) -> list[dict[str, Any]]:
+def stored(objects: ObjectStore, space: SearchSpace = PAPERS) -> list[SettingSummary]:
     store_sweep(objects, WENT, space=space)
-    return best_entries(load_sweep(objects, "tiny"), {})
+    return best_summaries(load_sweep(objects, "tiny"), {})
 
 
-def both(entries: list[dict[str, Any]], space: SearchSpace = PAPERS) -> list[Table]:
+def both(entries: list[SettingSummary], space: SearchSpace = PAPERS) -> list[Table]:
     return [
         paper_results_table(space, entries, beside_paper=True),
         paper_hyperparameters_table(space, trained_pairs(space, entries), beside_paper=True),
@@ -71,7 +73,7 @@ def test_every_number_of_the_entries_parses_back_at_its_place(objects: ObjectSto
         data, gamma = setting.fields["data.name"], setting.fields["train_gamma"]
         own = "detached" if setting.name.endswith("detached") else ""
         for arm in aggregates.ARMS:
-            value = (entry[arm] or {}).get("ood_mean")
+            value = entry.arm(arm).ood_mean
             expected[data, gamma, own, arm] = "" if value is None else repr(value)
     assert {k: v for k, v in found.items() if v} == {k: v for k, v in expected.items() if v}
     assert expected.keys() <= found.keys()  # what is missing has a place, too
@@ -95,7 +97,7 @@ def test_marks_say_feasible_or_not_and_nothing_is_hidden_or_bold(objects: Object
     for one in both(entries):
         assert "**" not in to_markdown(one)
         assert "mathbf" not in to_latex(one, "tiny")
-    entries[0]["winner"] = False  # vacuous, say
+    entries[0] = replace(entries[0], winner=False)  # vacuous, say
     assert "| 4.667?° |" in to_markdown(paper_results_table(PAPERS, entries))
 
 
@@ -111,10 +113,10 @@ def test_hyperparameters_stand_by_data_set_and_model(objects: ObjectStore) -> No
         (setting.fields["data.name"], setting.name) for setting in PAPERS.settings
     ]
     for row, entry in zip(found, entries, strict=True):
-        if entry["constrained"] is None or entry["constrained"]["scales"] is None:
+        if entry.arm("constrained").scales is None:
             assert row["reference_loss_absolute"] == ""
         else:
-            constraint = entry["constrained"]["config"]["constraint"]
+            constraint = entry.arm("constrained").config["constraint"]
             assert float(row["alpha"]) == constraint["alpha"]
             assert float(row["dual_lr"]) == constraint["dual_lr"]
             assert float(row["reference_loss_absolute"]) == 1.0  # f_c
@@ -235,10 +237,7 @@ def test_the_table_of_texts_has_the_area_under_accuracy() -> None:
         arm: aggregates.arms_entry([finished(config, LOSSES)], None, {})
         for arm, config in (("constrained", TEXT), ("unconstrained", TEXT.unconstrained()))
     }
-    entry: dict[str, Any] = {
-        "setting": "one", "model": "encoder", "model_variant": "blocks", "winner": False,
-        "matched_capacity": True, "search_seeds": [0], **arms,
-    }  # fmt: skip
+    entry = setting_summary(winner=False, **arms)
     table = paper_results_table(space, [entry])
     (row,) = rows(table)
     assert (row["measure"], float(row["imdb_constrained"])) == ("ood_auc", 0.56)

@@ -16,15 +16,17 @@ from sweep.render.csv import to_csv
 from sweep.render.latex import to_latex
 from sweep.render.markdown import to_markdown
 from sweep.render.table import Table
-from sweep.results.best import best_entries
+from sweep.results.best import best_entries, best_summaries
 from sweep.results.export import export
+from sweep.results.summary import SettingSummary
 from sweep.results.sweep_view import load_sweep
 from sweep.results.tables import hyperparameters as module
-from sweep.results.tables import results as tables
 from sweep.results.tables.anytime import anytime_table, scores_by_layer
 from sweep.results.tables.frontier import frontier_table
 from sweep.results.tables.hyperparameters import hyperparameters_table
 from sweep.results.tables.layers import layers_table
+from sweep.results.tables.results import results_table
+from sweep.results.tables.shifts import shifts_table
 from tests.support.records import evaluation
 from tests.support.sweeps import (
     DIVERGED,
@@ -43,11 +45,11 @@ from trainables.registry.task_facts import ACCURACY, RMSE
 
 
 def results(objects: ObjectStore, space: SearchSpace = SPACE) -> Table:
-    return tables.results_table(space, best_entries(load_sweep(objects, "tiny"), {}))
+    return results_table(space, best_summaries(load_sweep(objects, "tiny"), {}))
 
 
 def shifts(objects: ObjectStore, space: SearchSpace = SPACE) -> Table:
-    return tables.shifts_table(space, best_entries(load_sweep(objects, "tiny"), {}))
+    return shifts_table(space, best_summaries(load_sweep(objects, "tiny"), {}))
 
 
 SHIFTED = SPACE.with_base({"shifts": ["blur", "frame_drop"]})
@@ -82,7 +84,7 @@ def test_the_hyperparameters_table_is_as_reviewed(
     objects: ObjectStore, golden: Callable[[str, str], None]
 ) -> None:
     store_sweep(objects, {FIRST: [FEASIBLE], SECOND: [INFEASIBLE]})
-    entries = best_entries(load_sweep(objects, "tiny"), {})
+    entries = best_summaries(load_sweep(objects, "tiny"), {})
     table = hyperparameters_table(SPACE, entries)
     golden("table_hyperparameters.csv", to_csv(table))
     golden("table_hyperparameters.md", to_markdown(table))
@@ -93,8 +95,8 @@ def test_the_layers_and_the_frontier_table_are_as_reviewed(
     objects: ObjectStore, golden: Callable[[str, str], None]
 ) -> None:
     store_sweep(objects, {FIRST: [INFEASIBLE, FEASIBLE, USELESS], SECOND: [INFEASIBLE, DIVERGED]})
-    entries = best_entries(load_sweep(objects, "tiny"), {})
-    for table in (layers_table(SPACE, entries), frontier_table(SPACE, entries)):
+    entries = best_summaries(load_sweep(objects, "tiny"), {})
+    for table in (layers_table(SPACE, entries), frontier_table(entries)):
         golden(f"table_{table.name}.csv", masked(to_csv(table)))
         golden(f"table_{table.name}.md", to_markdown(table))
         golden(f"table_{table.name}.tex", to_latex(table, "tiny"))
@@ -126,10 +128,11 @@ def test_scores_by_layer_follow_from_losses_as_their_root() -> None:
 
 def test_what_was_not_measured_leaves_a_gap_and_not_an_error(objects: ObjectStore) -> None:
     store_sweep(objects, {FIRST: [FEASIBLE], SECOND: [FEASIBLE]}, space=SHIFTED)
-    entries = best_entries(load_sweep(objects, "tiny"), {})
-    for setting in entries:  # as records of before it was measured
-        del setting["references"]["wiener_train"]
-    table = tables.shifts_table(SHIFTED, entries)
+    entries = [
+        replace(one, references={n: r for n, r in one.references.items() if n != "wiener_train"})
+        for one in best_summaries(load_sweep(objects, "tiny"), {})
+    ]  # as records of before it was measured
+    table = shifts_table(SHIFTED, entries)
     assert {tuple(texts) for name, texts in table.shown if name == "Wiener (train)"} == {
         tuple("—" for _ in table.shown[0][1])
     }
@@ -188,22 +191,23 @@ def test_every_condition_has_a_row_whatever_became_of_its_setting(objects: Objec
 
 def test_a_score_that_is_missing_leaves_its_mean_out(objects: ObjectStore) -> None:
     store_sweep(objects, {FIRST: [FEASIBLE]}, space=SHIFTED)
-    entry = best_entries(load_sweep(objects, "tiny"), {})[0]
-    entry["constrained"]["shifts"]["blur"]["2.0"] = None
+    plain = best_entries(load_sweep(objects, "tiny"), {})[0]
+    plain["constrained"]["shifts"]["blur"]["2.0"] = None
+    entry = SettingSummary.from_json(plain)
     block = next(
         line
-        for line in to_markdown(tables.shifts_table(SHIFTED, [entry])).splitlines()
+        for line in to_markdown(shifts_table(SHIFTED, [entry])).splitlines()
         if "| blur |" in line
     )
     assert block.split(" | ")[5:8] == ["—", "5.000", "—"]  # constrained, unconstrained, gain
-    row = tables.results_table(SHIFTED, [entry]).rows[0]
+    row = results_table(SHIFTED, [entry]).rows[0]
     assert row["constrained_unseen_blur_mean_rmse"] is None
 
 
 def test_unmatched_capacity_is_marked_in_every_table_and_format(objects: ObjectStore) -> None:
     store_sweep(objects, {FIRST: [FEASIBLE], SECOND: [INFEASIBLE]}, space=PAPER)
-    entries = best_entries(load_sweep(objects, "tiny"), {})
-    for make in (tables.results_table, tables.shifts_table, hyperparameters_table):
+    entries = best_summaries(load_sweep(objects, "tiny"), {})
+    for make in (results_table, shifts_table, hyperparameters_table):
         table = make(PAPER, entries)
         assert {row["matched_capacity"] for row in rows(to_csv(table))} == {"False"}
         lines = to_markdown(table).splitlines()
@@ -233,7 +237,7 @@ def test_there_is_a_row_per_setting_whatever_became_of_it(objects: ObjectStore) 
     assert "diverged" in first["why"]
     assert first["constrained_mean_rmse"] == ""
     assert second["why"] == "no proposal has finished"
-    entries = best_entries(load_sweep(objects, "tiny"), {})
+    entries = best_summaries(load_sweep(objects, "tiny"), {})
     notes = hyperparameters_table(SPACE, entries).notes
     assert {row["winner"] for row in rows(to_csv(results(objects)))} == {"False"}
     assert not [note for note in (*notes, *results(objects).notes) if note.endswith("..")]
@@ -274,14 +278,14 @@ def test_gains_are_labelled_and_nothing_is_bold_or_starred(objects: ObjectStore)
 
 def test_csv_keeps_full_precision(objects: ObjectStore) -> None:
     store_sweep(objects, {FIRST: [FEASIBLE]}, objectives={(FIRST, 0): 0.1 + 0.2})
-    entry = best_entries(load_sweep(objects, "tiny"), {})[0]
+    entry = best_summaries(load_sweep(objects, "tiny"), {})[0]
     row = rows(to_csv(results(objects)))[0]
-    assert float(row["constrained_objective"]) == entry["constrained"]["objective"]
+    assert float(row["constrained_objective"]) == entry.arm("constrained").objective
 
 
 def test_hyperparameters_are_plain_values(objects: ObjectStore) -> None:
     store_sweep(objects, {FIRST: [FEASIBLE]})
-    entries = best_entries(load_sweep(objects, "tiny"), {})
+    entries = best_summaries(load_sweep(objects, "tiny"), {})
     row = rows(to_csv(hyperparameters_table(SPACE, entries)))[0]
     assert float(row["alpha"]) == 0.2
     assert float(row["dual_lr"]) == 0.05
@@ -299,7 +303,7 @@ def test_what_has_no_column_and_is_not_at_its_default_is_a_note(objects: ObjectS
         {f"constraint.{name}": value for name, value in values.items()} | {"weight_ema": 0.9}
     )
     store_sweep(objects, {FIRST: [FEASIBLE], SECOND: [FEASIBLE]}, space=space)
-    entries = best_entries(load_sweep(objects, "tiny"), {})
+    entries = best_summaries(load_sweep(objects, "tiny"), {})
     table = hyperparameters_table(space, entries)
     also = "also dual_signal violation, signal_clip —, dual_every 2, weight_ema 0.9."
     assert f"{FIRST}, {SECOND}: {also}" in table.notes
@@ -316,7 +320,7 @@ def test_a_setting_of_fewer_proposals_says_how_many(objects: ObjectStore) -> Non
     first, second = SPACE.settings
     space = replace(SPACE, settings=(first, replace(second, n_proposals=1)))
     store_sweep(objects, {FIRST: [FEASIBLE]}, space=space)
-    entries = best_entries(load_sweep(objects, "tiny"), {})
+    entries = best_summaries(load_sweep(objects, "tiny"), {})
     table = hyperparameters_table(space, entries)
     assert [row["n_proposals"] for row in table.rows] == [3, 1]
     assert table.notes[0].startswith("searched: alpha; up to 3 proposals a setting by random")
@@ -325,8 +329,8 @@ def test_a_setting_of_fewer_proposals_says_how_many(objects: ObjectStore) -> Non
 def test_detached_settings_are_named_as_that(objects: ObjectStore) -> None:
     space = SPACE.with_base({"constraint.grad_through_previous": False})
     store_sweep(objects, {FIRST: [FEASIBLE]}, space=space)
-    entries = best_entries(load_sweep(objects, "tiny"), {})
-    assert rows(to_csv(tables.results_table(space, entries)))[0]["form"] == "detached"
+    entries = best_summaries(load_sweep(objects, "tiny"), {})
+    assert rows(to_csv(results_table(space, entries)))[0]["form"] == "detached"
 
 
 @pytest.mark.parametrize("detached", [False, True])
@@ -335,11 +339,11 @@ def test_the_ratio_form_is_never_called_a_lagrangian(objects: ObjectStore, detac
         {"constraint.form": "ratio", "constraint.grad_through_previous": not detached}
     )
     store_sweep(objects, {FIRST: [FEASIBLE]}, space=space)
-    entries = best_entries(load_sweep(objects, "tiny"), {})
+    entries = best_summaries(load_sweep(objects, "tiny"), {})
     hyperparameters = rows(to_csv(hyperparameters_table(space, entries)))[0]
     assert hyperparameters["form"] == ("ratio, detached" if detached else "ratio")
     assert hyperparameters["constraint_form"] == "ratio"
-    assert rows(to_csv(tables.results_table(space, entries)))[0]["form"] == hyperparameters["form"]
+    assert rows(to_csv(results_table(space, entries)))[0]["form"] == hyperparameters["form"]
 
 
 def test_latex_is_balanced_and_escaped() -> None:
@@ -377,13 +381,13 @@ def test_no_column_is_empty_for_its_task(objects: ObjectStore, space: SearchSpac
     """What says how a sweep went stays, also where no setting lost: scripts look for its name."""
     store_sweep(objects, {s.name: [FEASIBLE, FEASIBLE] for s in space.settings}, space=space)
     view = load_sweep(objects, "tiny")
-    entries = best_entries(view, {})
+    entries = best_summaries(view, {})
     for make in (
-        tables.results_table, tables.shifts_table, layers_table, hyperparameters_table,
-        frontier_table,
+        results_table, shifts_table, layers_table, hyperparameters_table,
     ):  # fmt: skip
         assert empty_columns(to_csv(make(space, entries))) <= {"why"}, make.__name__
-    assert "why" in rows(to_csv(tables.results_table(space, entries)))[0]
+    assert empty_columns(to_csv(frontier_table(entries))) == set()
+    assert "why" in rows(to_csv(results_table(space, entries)))[0]
     export(view, {}, Path(objects.root, "out"), read=ArmStore(objects).record)
     for name, went in (("proposals", {"reason"}), ("tidy", set())):
         text = Path(objects.root, "out", "tables", f"{name}.csv").read_text()
@@ -392,11 +396,9 @@ def test_no_column_is_empty_for_its_task(objects: ObjectStore, space: SearchSpac
 
 def test_columns_stay_while_nothing_has_finished(objects: ObjectStore) -> None:
     store_sweep(objects, {FIRST: [FEASIBLE]})
-    entries = best_entries(load_sweep(objects, "tiny"), {})
-    nothing = best_entries(load_sweep(objects, "tiny"), {})
-    for entry in nothing:
-        entry |= {"constrained": None, "unconstrained": None}
-    for make in (tables.results_table, hyperparameters_table):
+    entries = best_summaries(load_sweep(objects, "tiny"), {})
+    nothing = [replace(one, constrained=None, unconstrained=None) for one in entries]
+    for make in (results_table, hyperparameters_table):
         kept = rows(to_csv(make(SPACE, nothing)))[0].keys()
         assert kept == rows(to_csv(make(SPACE, entries)))[0].keys()
 

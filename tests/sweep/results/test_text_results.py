@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -12,8 +11,9 @@ from search_spaces.space import Setting
 from sweep.cost import estimate
 from sweep.render.markdown import to_markdown
 from sweep.results import aggregates
-from sweep.results.tables import results
 from sweep.results.tables.hyperparameters import hyperparameters_table
+from sweep.results.tables.results import results_table
+from sweep.results.tables.shifts import shifts_table
 from sweep.study.feasibility import judge
 from sweep.study.pairs import ProposalResult
 from sweep.study.selection import select
@@ -21,6 +21,7 @@ from sweep.tracking.rows import TrackedArm, final_rows
 from tests.support.proposals import pair as video_pair
 from tests.support.proposals import proposal
 from tests.support.records import SCALES
+from tests.support.summaries import setting_summary
 from tests.support.training.text_records import LOSSES, SPACE, TEXT, finished
 from trainables.errors import InvalidValue
 from trainables.records.arm_record import ArmRecord, Report
@@ -88,21 +89,16 @@ def test_an_entry_has_accuracy_and_probe_beside_the_loss_of_every_layer() -> Non
 
 def test_tables_name_the_metric_and_its_direction() -> None:
     ours, theirs = finished(TEXT, LOSSES), finished(TEXT.unconstrained(), LOSSES)
-    entry: dict[str, Any] = {
-        "setting": "one", "task": TEXT.task, "model": "encoder", "model_variant": "blocks",
-        "winner": False, "why": "a reason", "outcomes": {},
-        "proposals": {"finished": 1}, "proposal": 0, "search_seeds": [0],
-        "matched_capacity": True, "vacuous": False,
-        "gain": {"ood_mean": 0.01, "selection_biased": True},
-        "tolerance": 0.1, "demanded_descent": 0.4, "least_descent": 0.0, "edges": [],
-        "frontier": [],
-        "constrained": aggregates.arms_entry([ours], None, {}),
-        "unconstrained": aggregates.arms_entry([theirs], None, {}),
-        "references": {
+    entry = setting_summary(
+        task=TEXT.task, model="encoder", model_variant="blocks", winner=False, why="a reason",
+        gain={"ood_mean": 0.01, "selection_biased": True},
+        constrained=aggregates.arms_entry([ours], None, {}),
+        unconstrained=aggregates.arms_entry([theirs], None, {}),
+        references={
             name: one.to_json() for name, one in aggregates.reference_summaries([ours]).items()
         },
-    }  # fmt: skip
-    table = results.results_table(SPACE, [entry])
+    )  # fmt: skip
+    table = results_table(SPACE, [entry])
     (row,) = table.rows
     assert row["constrained_mean_accuracy"] == 0.7
     assert row["constant_mean_accuracy"] == pytest.approx(0.5)
@@ -118,7 +114,7 @@ def test_tables_name_the_metric_and_its_direction() -> None:
     trained = hyperparameters_table(SPACE, [entry])
     assert not [name for name in trained.rows[0] if trained.rows[0][name] in (None, "")]
     assert "model_pooling" in trained.rows[0]  # a column of texts alone
-    shifts = to_markdown(results.shifts_table(SPACE, [entry]))
+    shifts = to_markdown(shifts_table(SPACE, [entry]))
     assert "of the clean word embeddings" in shifts
     assert "Wiener" not in shifts
 

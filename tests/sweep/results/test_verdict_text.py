@@ -81,7 +81,7 @@ def test_best_says_how_sure_it_is_what_was_asked_and_what_counted(
     printed = " ".join(capsys.readouterr().out.split())
     assert all(" ".join(line.split()) in printed for line in lines)
     assert "selection-biased" in printed
-    notes = to_markdown(results_table(space, [one.to_json() for one in summaries]))
+    notes = to_markdown(results_table(space, summaries))
     assert "diverged on 1 of 2 seeds, and counts as the best constant prediction" in notes
     assert "winner, at an edge" in notes
 
@@ -94,6 +94,6 @@ def test_nothing_says_biased_where_nothing_was_selected(
     summaries = best_summaries(load_sweep(objects, "tiny"), {})
     print_best(summaries)
     assert "biased" not in capsys.readouterr().out
-    table = results_table(space, [one.to_json() for one in summaries])
+    table = results_table(space, summaries)
     assert "biased" not in to_markdown(table)
     assert [row["selection_biased"] for row in table.rows] == [False, False]

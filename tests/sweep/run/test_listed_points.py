@@ -18,7 +18,8 @@ from sweep.results.sweep_view import load_sweep
 from sweep.results.tables.hyperparameters import hyperparameters_table
 from sweep.results.tables.layers import layers_table
 from sweep.results.tables.proposals import proposal_rows
-from sweep.results.tables.results import results_table, shifts_table
+from sweep.results.tables.results import results_table
+from sweep.results.tables.shifts import shifts_table
 from sweep.results.verdict_text import verdict_lines
 from sweep.run.coordinator import Coordinator
 from sweep.run.reproduce import _check_expected
@@ -103,7 +104,7 @@ def test_what_is_measured_on_the_test_split_says_so(objects: ObjectStore) -> Non
     entries = best_summaries(view, {})
     assert {(e.phase, e.split) for e in entries} == {("confirmation", "test")}
     for make in (results_table, shifts_table, layers_table, hyperparameters_table):
-        table = make(asked.space, [entry.to_json() for entry in entries])
+        table = make(asked.space, entries)
         notes = " ".join(table.notes)
         assert " dev " not in notes
         assert "search seed" not in notes
