@@ -28,16 +28,16 @@ def fill(template: Path, **values: object) -> str:
 def _environment(folder: Path) -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    found = Environment(
+    environment = Environment(
         autoescape=True,
         loader=FileSystemLoader([folder, Path(__file__).parent]),
         lstrip_blocks=True,
         trim_blocks=True,
         undefined=StrictUndefined,  # a misspelt name is an error
     )
-    found.filters |= {"code": _code, "note_texts": note_texts, "rows": _rows}
-    found.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
-    return found
+    environment.filters |= {"code": _code, "note_texts": note_texts, "rows": _rows}
+    environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
+    return environment
 
 
 def _rows(shown: Columns) -> list[tuple[str, ...]]:

@@ -55,9 +55,9 @@ def to_latex(table: Table, sweep: str) -> str:
     notes = [rf"{_symbols(escaped(note))}\par" for note in note_texts(table)]
     lines = [rf"% In the preamble: \usepackage{{{PACKAGES}}}"]
     for number, part in enumerate(parts, start=1):
-        of = f", part {number} of {len(parts)}" if len(parts) > 1 else ""
+        which = f", part {number} of {len(parts)}" if len(parts) > 1 else ""
         label = f"tab:{sweep}-{table.name}" + f"-{number}" * (number > 1)
-        title = escaped(f"{table.caption} (sweep {sweep}{of})")
+        title = escaped(f"{table.caption} (sweep {sweep}{which})")
         lines += [r"\begin{table}", r"\centering", rf"\caption{{{title}}}\label{{{label}}}"]
         lines += _SMALL
         for place, panel in enumerate(panels):
@@ -82,11 +82,11 @@ _SMALL = (r"\footnotesize", r"\setlength{\tabcolsep}{2pt}")
 
 def _columns(table: Table) -> list[_Column]:
     """The columns below the titles. ``group: header`` is a header below that of its group."""
-    found = []
+    columns = []
     for place, (text, cells) in enumerate(table.shown[table.headed :], start=table.headed):
         group, _, header = text.rpartition(": ")
-        found.append(_Column(group, header, [*map(_shortened, cells)], place < table.texts))
-    return found
+        columns.append(_Column(group, header, [*map(_shortened, cells)], place < table.texts))
+    return columns
 
 
 def _panels(columns: Panel) -> list[Panel]:
@@ -95,10 +95,10 @@ def _panels(columns: Panel) -> list[Panel]:
     rest = [(place, column) for place, column in enumerate(columns) if not column.is_label]
     room = COLUMN_PT - sum(column.width + _GAP_PT for column in labels)
     groups: list[Panel] = []
-    for _, of in itertools.groupby(rest, key=lambda one: one[1].group or one[0]):
-        group = [column for _, column in of]
-        is_whole = _group_width(group) <= room
-        groups += [group] if is_whole else _balanced([[column] for column in group], room)
+    for _, members in itertools.groupby(rest, key=lambda one: one[1].group or one[0]):
+        group = [column for _, column in members]
+        fits = _group_width(group) <= room
+        groups += [group] if fits else _balanced([[column] for column in group], room)
     return [[*labels, *panel] for panel in _balanced(groups, room)]
 
 
@@ -130,15 +130,18 @@ def _group_width(group: Panel) -> float:
 
 
 def _parts(titles: Sequence[str], panels: int) -> list[list[int]]:
-    """Rows of each float: blocks of one title whole, where a block is not longer than a float."""
+    """Rows of each float: blocks of one title together, where a float is long enough."""
+
+    def is_too_high(rows: Sequence[int]) -> bool:
+        return _height([titles[row] for row in rows], panels) > LINES
+
     parts: list[list[int]] = [[]]
-    blocks = [list(of) for _, of in itertools.groupby(range(len(titles)), key=titles.__getitem__)]
-    for block in blocks:
-        whole = [titles[row] for row in parts[-1] + block]
-        if parts[-1] and _height(whole, panels) > LINES:
+    for _, block in itertools.groupby(range(len(titles)), key=titles.__getitem__):
+        rows = list(block)
+        if parts[-1] and is_too_high(parts[-1] + rows):
             parts.append([])
-        for row in block:
-            if parts[-1] and _height([titles[r] for r in [*parts[-1], row]], panels) > LINES:
+        for row in rows:
+            if parts[-1] and is_too_high([*parts[-1], row]):
                 parts.append([])
             parts[-1].append(row)
     return parts
@@ -177,7 +180,7 @@ def _tabular(panel: Panel, titles: Sequence[str], rows: Sequence[int]) -> list[s
 
 def _headers(panel: Panel) -> Iterator[str]:
     """The line of headers; above it one of groups, with a rule over the columns of each."""
-    spans = [(name, len(list(of))) for name, of in itertools.groupby(panel, lambda c: c.group)]
+    spans = [(name, len(list(cs))) for name, cs in itertools.groupby(panel, lambda c: c.group)]
     if any(name for name, _ in spans):
         cells, rules, first = [], "", 1
         for name, count in spans:
@@ -232,7 +235,7 @@ def _symbols(written: str) -> str:
     'at train $\\gamma$: $\\alpha$, train\\_gamma, alpha-run'
     """
     alone = rf"(?<![\w.\\-])({'|'.join(_SYMBOLS)})(?!\w|-|\.\w)"
-    return re.sub(alone, lambda found: _SYMBOLS[found[1]], written)
+    return re.sub(alone, lambda word: _SYMBOLS[word[1]], written)
 
 
 _NUMBER = re.compile(r"([+-]?\d[\d.]*)(?:e([+-]?\d+))?")
@@ -246,11 +249,11 @@ def _cell(text: str, *, is_label: bool = False) -> str:
     """
     if is_label and _width(text) > _LABEL_PT:
         return rf"\parbox[t]{{{_LABEL_PT:g}pt}}{{\raggedright {escaped(text)}\strut}}"
-    found = re.fullmatch(rf"{_NUMBER.pattern}([{''.join(MARKS)}]*)", text)
-    if found is None:
+    parsed = re.fullmatch(rf"{_NUMBER.pattern}([{''.join(MARKS)}]*)", text)
+    if parsed is None:
         plain = re.sub(r"(?<![\w.])[+-]\d[\d.]*", r"$\g<0>$", escaped(text))
         return rf"\textbf{{{plain}}}" if isinstance(text, Bold) else plain
-    mantissa, exponent, marks = found.groups()
+    mantissa, exponent, marks = parsed.groups()
     mantissa = rf"\mathbf{{{mantissa}}}" if isinstance(text, Bold) else mantissa
     raised = rf"\times10^{{{int(exponent)}}}" if exponent else ""
     return f"${mantissa}{raised}$" + "".join(MARKS[mark] for mark in marks)

@@ -68,8 +68,8 @@ class TextTable:
         if self.below and not self.fits(width):
             rest = TextTable(tuple(c for c in self.columns if c.header != self.below))
             if rest.fits(width):
-                (said,) = (c for c in self.columns if c.header == self.below)
-                return _with_sentences(rest.lines(width), said.cells, width)
+                (sentences,) = (c.cells for c in self.columns if c.header == self.below)
+                return _with_sentences(rest.lines(width), sentences, width)
         first, *others = self.columns
         if _least(self.columns) <= width:
             return _drawn(self.columns, width)
@@ -140,12 +140,14 @@ def _drawn(columns: Sequence[_Column], width: int) -> Iterator[Line]:
     for number, row in enumerate(zip(*((c.header, *c.cells) for c in columns), strict=True)):
         cells = [wrapped(text, w) for text, w in zip(row, widths, strict=True)]
         height = max(map(len, cells))
-        for at in range(height):
-            parts = []
-            for column, w, lines in zip(columns, widths, cells, strict=True):
-                blank = [""] * (height - len(lines))
-                filled = [*blank, *lines] if number == 0 else [*lines, *blank]
-                parts.append(filled[at].rjust(w) if column.is_right else filled[at].ljust(w))
+        padded = []
+        for column, w, lines in zip(columns, widths, cells, strict=True):
+            blank = [""] * (height - len(lines))
+            aligned = str.rjust if column.is_right else str.ljust
+            padded.append(
+                [aligned(text, w) for text in (blank + lines if number == 0 else lines + blank)]
+            )
+        for parts in zip(*padded, strict=True):
             yield (" " * GAP).join(parts).rstrip(), number == 0
 
 
@@ -155,14 +157,14 @@ def _with_sentences(lines: Iterator[Line], sentences: Sequence[str], width: int)
     for text, is_heading in lines:
         yield text, is_heading
         if not is_heading:
-            for said in wrapped(next(left), width, first="  ", rest="  "):
-                yield said, False
+            for line in wrapped(next(left), width, first="  ", rest="  "):
+                yield line, False
 
 
 def _fields(first: _Column, others: Sequence[_Column], width: int) -> Iterator[Line]:
     """Every row as its name and, below it, a field a line."""
     names = [" ".join(_words(column.header)) for column in others]
-    at = 2 + max(map(len, names), default=0) + GAP
+    start = 2 + max(map(len, names), default=0) + GAP
     for number, title in enumerate(first.cells):
         for line in wrapped(title, width):
             yield line, True
@@ -170,10 +172,10 @@ def _fields(first: _Column, others: Sequence[_Column], width: int) -> Iterator[L
             cell = column.cells[number]
             if not cell:
                 continue
-            if max(map(len, _words(cell))) <= width - at:
-                lines = wrapped(cell, width - at)
-                yield f"  {name}".ljust(at) + lines[0], False
-                rest, indent = lines[1:], at
+            if max(map(len, _words(cell))) <= width - start:
+                lines = wrapped(cell, width - start)
+                yield f"  {name}".ljust(start) + lines[0], False
+                rest, indent = lines[1:], start
             else:  # a long word gets a line of its own
                 yield f"  {name}", False
                 rest, indent = wrapped(cell, width - 4), 4
@@ -200,8 +202,8 @@ def wrapped(text: str, width: int, *, first: str = "", rest: str = "") -> list[s
     lines: list[str] = []
     for given in text.split("\n"):
         indent = rest if lines else first
-        whole = {"break_long_words": False, "break_on_hyphens": False}
-        for line in split(given, initial_indent=indent, **whole) or [""]:
+        unbroken = {"break_long_words": False, "break_on_hyphens": False}
+        for line in split(given, initial_indent=indent, **unbroken) or [""]:
             lines += [line] if len(line) <= width else split(line)
     return [line.replace(UNBROKEN, " ") for line in lines]
 

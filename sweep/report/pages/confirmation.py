@@ -143,9 +143,9 @@ def _setting(one: Mapping[str, Json], entry: Mapping[str, Json]) -> _Setting:
     plain = one["contrasts"][UNCONSTRAINED]
     values = point_text(one["point"])
     how = "named by hand" if one["chosen"] == "named" else "its winner in the search"
-    said = of_setting(one, entry)
+    verdict = of_setting(one, entry)
     lines = [
-        said[0].upper() + said[1:],
+        verdict[0].upper() + verdict[1:],
         f"Proposal {one['proposal']}, {how}{f': {values}' * bool(values)}.",
     ]
     if ours["certified_interval"] is not None:
@@ -183,10 +183,10 @@ def _arms(one: Mapping[str, Json], entry: Mapping[str, Json]) -> Table:
     differ = len({*counted}) > 1  # contrasts are decided at stages of their own
 
     def units(contrast: Mapping[str, Json]) -> str:
-        found = contrast.get("units")
-        if found is None:
+        interval = contrast.get("units")
+        if interval is None:
             return NOTHING
-        return f"{found['low']:+.3f} to {found['high']:+.3f}{groups_text(found)}"
+        return f"{interval['low']:+.3f} to {interval['high']:+.3f}{groups_text(interval)}"
 
     ended = [", ".join(f"{n} {how}" for how, n in arm["ended"].items()) for arm in kinds.values()]
     shown = [
@@ -226,7 +226,7 @@ def _rules(plan: Plan, unit: str) -> list[str]:
     design = plan.design
     looks = " and ".join(map(str, design.looks)) or "every number of"
     least = design.smallest_effect
-    families = [f"{family}: {', '.join(of)}" for family, of in design.families.items()]
+    families = [f"{family}: {', '.join(names)}" for family, names in design.families.items()]
     return [
         f"Plan {plan.digest}; what it trains hashes to {plan.trained or 'nothing known'}.",
         f"{len(plan.seeds)} fresh seeds from {plan.seeds[0]}, tested at {looks} seeds "

@@ -144,8 +144,8 @@ def _confirmation(entry: Mapping[str, Json]) -> tuple[str, list[str]]:
 
 def whole_seeds(entry: Mapping[str, Json]) -> int:
     """Seeds of a confirmation that count in every setting."""
-    of = (one["contrasts"][UNCONSTRAINED]["counted"] for one in entry["settings"])
-    return min(of, default=0)
+    counts = (one["contrasts"][UNCONSTRAINED]["counted"] for one in entry["settings"])
+    return min(counts, default=0)
 
 
 def _pair_text(summary: SettingSummary) -> str:
@@ -251,7 +251,10 @@ def _ranges(provenance: Mapping[str, Json], summaries: Sequence[SettingSummary])
     shown = [
         ("searched", [field for field, _ in ranges]),
         ("range", [values for _, values in ranges]),
-        ("settings", ["all" if len(of) == len(named) else ", ".join(of) for of in ranges.values()]),
+        (
+            "settings",
+            ["all" if len(has) == len(named) else ", ".join(has) for has in ranges.values()],
+        ),
     ]
     return Table("searched", "What was searched", [], shown, [], texts=3)
 
@@ -271,7 +274,7 @@ def _search_notes(
         f"seed{'s' * (len(provenance['search_seeds']) != 1)} {seeds}; feasible up to a missing "
         f"share of {provenance['tolerance']:g} in every layer.",
         f"Proposals by outcome: {outcome_text(outcomes)}.",
-        *(f"{at}: its search ended early: {why}" for at, why in status["retired"].items()),
+        *(f"{name}: its search ended early: {why}" for name, why in status["retired"].items()),
     ]
 
 

@@ -57,20 +57,20 @@ def anytime_table(view: SweepView) -> Table:
     return table_of("anytime", "Scores by the layers that are run", COLUMNS, stops, notes)
 
 
-def scores_by_layer(metric: Metric, found: Evaluation) -> list[float] | None:
+def scores_by_layer(metric: Metric, measured: Evaluation) -> list[float] | None:
     """Mean over the test gammas of the score after layers 0..L; None where it is not known."""
-    rows = [_at_gamma(metric, found, gamma, score) for gamma, score in found.scores.items()]
+    rows = [_at_gamma(metric, measured, gamma, score) for gamma, score in measured.scores.items()]
     if not rows or any(row is None for row in rows):
         return None
     return [fmean(column) for column in zip(*(row for row in rows if row), strict=True)]
 
 
 def _at_gamma(
-    metric: Metric, found: Evaluation, gamma: str, score: float
+    metric: Metric, measured: Evaluation, gamma: str, score: float
 ) -> Sequence[float] | None:
-    if found.layer_scores_by_gamma:
-        return found.layer_scores_by_gamma.get(gamma)
-    losses = found.layer_losses_by_gamma.get(gamma)
+    if measured.layer_scores_by_gamma:
+        return measured.layer_scores_by_gamma.get(gamma)
+    losses = measured.layer_losses_by_gamma.get(gamma)
     if metric != RMSE or not losses or losses[-1] <= 0:
         return None
     return [score * math.sqrt(loss / losses[-1]) for loss in losses]
@@ -91,14 +91,13 @@ def _stops(setting: SettingView, metric: Metric) -> Iterator[Stop]:
 
 
 def _mean(records: Sequence[ArmRecord | None]) -> list[float] | None:
-    found = [
-        scores_by_layer(r.config.facts.metric, r.evaluation)
+    rows = [
+        scores_by_layer(r.config.facts.metric, r.evaluation) if r and r.evaluation else None
         for r in records
-        if r is not None and r.evaluation
     ]
-    if len(found) < len(records) or not found or any(scores is None for scores in found):
+    if not rows or any(row is None for row in rows):
         return None
-    return [fmean(column) for column in zip(*(scores for scores in found if scores), strict=True)]
+    return [fmean(column) for column in zip(*(row for row in rows if row), strict=True)]
 
 
 def _at(scores: Sequence[float] | None, stop: int | str) -> float | None:

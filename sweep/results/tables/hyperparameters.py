@@ -50,8 +50,8 @@ def hyperparameters_table(space: SearchSpace, summaries: Sequence[SettingSummary
         column_of(n) for n in _IF_SET if all(c.value_of(n) == default.value_of(n) for c in configs)
     }
     idle |= set() if space.ranges else {"searched"}
-    whole = [{name: value for name, value in row.items() if name not in idle} for row in rows]
-    return Table("hyperparameters", caption, whole, shown, notes, texts=3, headed=3)
+    kept = [{name: value for name, value in row.items() if name not in idle} for row in rows]
+    return Table("hyperparameters", caption, kept, shown, notes, texts=3, headed=3)
 
 
 _SEARCHED = ("alpha", "dual lr", "resilience")  # columns even where all settings have one value

@@ -94,12 +94,12 @@ def results_arranged(lines: Sequence[Line], notes: Sequence[str], *, beside_pape
         for line in (one for one in every if names[one.setting] == setting):
             place = (*setting, line.numbers)
             places.setdefault(place, {})[line.config.data.name] = line
-    rows = [_row(place, of, data_sets) for place, of in places.items()]
+    rows = [_row(place, by_data, data_sets) for place, by_data in places.items()]
     has_gain = any(line.gain is not None for line in every)
     models = [
         model_text(str(place[0]), str(place[1]))
-        + UNMATCHED * any(line.setting in unmatched for line in of.values())
-        for place, of in places.items()
+        + UNMATCHED * any(line.setting in unmatched for line in by_data.values())
+        for place, by_data in places.items()
     ]
     labels = [
         ("L", [str(place[2] or NOTHING) for place in places]),
@@ -110,7 +110,7 @@ def results_arranged(lines: Sequence[Line], notes: Sequence[str], *, beside_pape
     kept = [(head, cells) for head, cells in labels if head in ("L", "gamma") or len({*cells}) > 1]
     shown = [("model", models), *kept]
     for data in data_sets:
-        cells = [of.get(data) for of in places.values()]
+        cells = [by_data.get(data) for by_data in places.values()]
         shown += [
             (f"{data}: {column.header}", [column.cell(c) if c else NOTHING for c in cells])
             for column in _COLUMNS[: 4 if has_gain else 2]
@@ -152,14 +152,14 @@ def _interval_text(line: Line) -> str:
     return f"{line.low:+.3f} to {line.high:+.3f}"
 
 
-def _row(place: Place, of: Mapping[str, Line], data_sets: Sequence[str]) -> Row:
+def _row(place: Place, by_data: Mapping[str, Line], data_sets: Sequence[str]) -> Row:
     row: Row = dict(zip(_PLACE, place, strict=True))
-    row["measure"] = next(line.measure for line in of.values())
+    row["measure"] = next(line.measure for line in by_data.values())
     for data in data_sets:
-        line = of.get(data)
+        line = by_data.get(data)
         row |= {f"{data}_{arm}": line and getattr(line, arm) for arm in ARMS}
         row[f"{data}_marks"] = (line and line.marks) or None
-        if any(one.outcome for one in of.values()):
+        if any(one.outcome for one in by_data.values()):
             columns = ("gain", "low", "high", "outcome", "seeds")
             row |= {f"{data}_{name}": line and getattr(line, name) for name in columns}
     return row
@@ -187,13 +187,13 @@ def own_names(configs: Mapping[str, ArmConfig]) -> dict[str, str]:
     shared: dict[Place, list[str]] = {}
     for name, config in configs.items():
         shared.setdefault(place_of(config), []).append(name)
-    found = dict.fromkeys(configs, "")
-    for names in (of for of in shared.values() if len(of) > 1):
+    own_by_setting = dict.fromkeys(configs, "")
+    for names in (several for several in shared.values() if len(several) > 1):
         words = [name.split("-") for name in names]
-        same = set(words[0]).intersection(*words)
-        own = ["-".join(w for w in of if w not in same) for of in words]
-        found |= zip(names, own if len({*own}) == len(own) else names, strict=True)
-    return found
+        common = set(words[0]).intersection(*words)
+        own = ["-".join(word for word in name if word not in common) for name in words]
+        own_by_setting |= zip(names, own if len({*own}) == len(own) else names, strict=True)
+    return own_by_setting
 
 
 def _line(space: SearchSpace, summary: SettingSummary) -> Line:
@@ -235,8 +235,8 @@ SEARCH_MARKS = {
 
 def mark_notes(marks: Sequence[str], legend: Mapping[str, str]) -> list[str]:
     """What the marks mean that are used."""
-    found = [f"{mark} {says}" for mark, says in legend.items() if mark in "".join(marks)]
-    return [f"{'; '.join(found)}."] if found else []
+    used = [f"{mark} {meaning}" for mark, meaning in legend.items() if mark in "".join(marks)]
+    return [f"{'; '.join(used)}."] if used else []
 
 
 # --- the published numbers ------------------------------------------------------------------------
@@ -244,13 +244,19 @@ def mark_notes(marks: Sequence[str], legend: Mapping[str, str]) -> list[str]:
 
 def _published_lines(lines: Sequence[Line]) -> list[Line]:
     """Below the settings that the paper has, too: its numbers, marked where the two differ."""
-    found = []
-    for line, one in _compared(lines):
-        marks = NOT_ALIKE if not_alike(line.config, one) else ""
-        numbers = (one.constrained, one.unconstrained)
-        place = (line.setting, line.config, line.layers)
-        found.append(Line(*place, PAPER, one.key, *numbers, marks=marks))
-    return found
+    return [
+        Line(
+            line.setting,
+            line.config,
+            line.layers,
+            PAPER,
+            one.key,
+            one.constrained,
+            one.unconstrained,
+            marks=NOT_ALIKE if not_alike(line.config, one) else "",
+        )
+        for line, one in _compared(lines)
+    ]
 
 
 def _paper_notes(lines: Sequence[Line]) -> list[str]:
@@ -271,7 +277,7 @@ def _paper_notes(lines: Sequence[Line]) -> list[str]:
             f"{PAPER}: {source}, {measure}, on its own test split, noise and unknown seeds."
             for source, measure in sources.items()
         ),
-        *(f"{NOT_ALIKE} {of}: {reason}." for reason, of in where.items()),
+        *(f"{NOT_ALIKE} {names}: {reason}." for reason, names in where.items()),
         *([f"not in the paper: {', '.join(missing)}."] if missing else []),
     ]
 
@@ -279,5 +285,5 @@ def _paper_notes(lines: Sequence[Line]) -> list[str]:
 def _compared(lines: Sequence[Line]) -> list[tuple[Line, Comparison]]:
     """A line of each setting that the paper has, too, and what it prints."""
     firsts = {line.setting: line for line in reversed(lines)}
-    found = [(line, published(line.config)) for line in reversed(firsts.values())]
-    return [(line, one) for line, one in found if one is not None]
+    pairs = [(line, published(line.config)) for line in reversed(firsts.values())]
+    return [(line, one) for line, one in pairs if one is not None]

@@ -1,4 +1,4 @@
-"""Table of seen and unseen shifts: every test condition (CSV), and a short form. Pure."""
+"""Table of seen and unseen shifts: every test condition in CSV, else blocks."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def shifts_table(space: SearchSpace, summaries: Sequence[SettingSummary]) -> Tab
     blocks = [block for s in summaries for block in _blocks(config_of(space, s), s)]
     firsts = [block[0] for block in blocks]
     scores = _score_columns(facts.metric, summaries)
-    units = {GAUSSIAN: facts.noise_unit} | {shift: of.unit for shift, of in FAMILIES.items()}
+    units = {GAUSSIAN: facts.noise_unit} | {name: family.unit for name, family in FAMILIES.items()}
     columns: list[Column[Condition]] = [
         *pair_columns(space),
         Column("", lambda one: one.summary.vacuous, name="vacuous"),
