@@ -10,7 +10,7 @@ from pathlib import Path
 
 from search_spaces.space import SearchSpace
 from sweep.render.html import fill
-from sweep.render.table import YES_NO, Column, Columns, shown_of
+from sweep.render.table import YES_NO, Column, ShortForm, shown_of
 from sweep.results.findings import answer
 from sweep.results.names import point_text
 from sweep.results.summary import SettingSummary
@@ -41,7 +41,7 @@ def of_search(status: Mapping[str, Json], summaries: Sequence[SettingSummary]) -
     return _block(status["name"], str(status["summary"]), lines, shown)
 
 
-def of_confirmation(status: Mapping[str, Json], said: Iterable[str], table: Columns) -> str:
+def of_confirmation(status: Mapping[str, Json], said: Iterable[str], table: ShortForm) -> str:
     """What a confirmation came to: its state, what was found in words, its table."""
     return _block(status["name"], str(status["summary"]), (_state(status), *said), table)
 
@@ -59,7 +59,7 @@ def of_setting(space: SearchSpace, summary: SettingSummary) -> str:
     return _block(summary.setting, "", lines, table.shown[table.headed :])
 
 
-def of_confirmed_setting(name: str, said: str, table: Columns) -> str:
+def of_confirmed_setting(name: str, said: str, table: ShortForm) -> str:
     """One setting of a confirmation: what its test says, and the contrasts."""
     return _block(name, "", [said], table)
 
@@ -107,5 +107,5 @@ COLUMNS: Sequence[Column[SettingSummary]] = (
 )
 
 
-def _block(title: str, what: str, lines: Iterable[str], shown: Columns) -> str:
+def _block(title: str, what: str, lines: Iterable[str], shown: ShortForm) -> str:
     return fill(_TEMPLATE, title=title, what=what, lines=lines, shown=shown)

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sweep.render.table import Columns, note_texts
+from sweep.render.table import ShortForm, note_texts
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -40,7 +40,7 @@ def _environment(folder: Path) -> Environment:
     return environment
 
 
-def _rows(shown: Columns) -> list[tuple[str, ...]]:
+def _rows(shown: ShortForm) -> list[tuple[str, ...]]:
     return list(zip(*(cells for _, cells in shown), strict=True))
 
 

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 from trainables.plain import Json
 
 Row = dict[str, Json]  # a plain value by column, None where there is none
-Columns = list[tuple[str, list[str]]]  # header, one text per line
+ShortForm = list[tuple[str, list[str]]]  # header, one text per line
 Line = TypeVar("Line", contravariant=True)  # columns of a base class are those of each that derives
 NOTHING = "—"
 YES_NO: dict[bool | None, str] = {None: NOTHING, True: "yes", False: "no"}
@@ -59,7 +59,7 @@ class Table:
     name: str
     caption: str
     rows: list[Row]
-    shown: Columns
+    shown: ShortForm
     notes: list[str]
     texts: int = 2  # so many columns of the short form hold words, the others numbers
     headed: int = 1  # so many of them are a line of their own above their rows in LaTeX
@@ -71,7 +71,7 @@ def rows_of(columns: Sequence[Column[Line]], lines: Iterable[Line]) -> list[Row]
     return [{name: value(line) for name, value in names if name} for line in lines]
 
 
-def shown_of(columns: Iterable[Column[Line]], lines: Sequence[Line]) -> Columns:
+def shown_of(columns: Iterable[Column[Line]], lines: Sequence[Line]) -> ShortForm:
     """The lines in the short form."""
     return [(c.header, [c.cell(line) for line in lines]) for c in columns if c.header]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from sweep.confirmation.plan import UNCONSTRAINED
 from sweep.confirmation.words import sentences
-from sweep.render.table import NOTHING, YES_NO, Column, Columns, Table, number, table_of
+from sweep.render.table import NOTHING, YES_NO, Column, ShortForm, Table, number, table_of
 from sweep.report.pages.markup import Pages, Paragraph, fill_page, open_first, provenance_of
 from sweep.results.findings import findings
 from sweep.results.names import point_text
@@ -18,7 +18,7 @@ from trainables.plain import Json
 from trainables.registry.lookup import facts_of
 
 # For the template: a setting's name, which pair is shown, both arms, sentences, commands.
-_Setting = tuple[str, str, Columns, list[str], Mapping[str, str]]
+_Setting = tuple[str, str, ShortForm, list[str], Mapping[str, str]]
 
 
 def page(
@@ -211,7 +211,7 @@ def _setting(summary: SettingSummary, commands: Mapping[str, str]) -> _Setting:
     return summary.setting, kind, arms, lines, commands
 
 
-def _arms(summary: SettingSummary) -> Columns:
+def _arms(summary: SettingSummary) -> ShortForm:
     """Both arms and the gain."""
     label = facts_of(summary.task).metric.label
     heads = ["", f"seen {label}", f"unseen {label}", "held-out loss"]

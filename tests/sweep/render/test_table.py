@@ -1,0 +1,53 @@
+"""Tables as lists of columns: each says once what it holds, and is in CSV, short form or both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from jinja2 import UndefinedError
+
+from sweep.render.csv import to_csv
+from sweep.render.html import fill
+from sweep.render.table import NOTHING, Bold, Column, table_of
+
+
+@dataclass(frozen=True)
+class Named:
+    name: str
+
+
+@dataclass(frozen=True)
+class Measured(Named):
+    loss: float | None
+
+
+NAME = Column[Named]("setting", lambda one: one.name)
+LINES = [Measured("one", 0.5), Measured("two", None)]
+
+
+def test_a_column_is_in_csv_under_its_name_and_in_the_short_form_under_its_header() -> None:
+    columns = [
+        NAME,  # of the lines' base class
+        Column[Measured]("", lambda one: one.loss, name="loss"),
+        Column[Measured]("loss, rounded", lambda one: one.loss, "+.2f", name=""),
+        Column[Measured]("gain", lambda one: Bold(one.name)),
+    ]
+    table = table_of("t", "T", columns, LINES, [])
+    assert to_csv(table) == "setting,loss,gain\none,0.5,one\ntwo,,two\n"
+    assert table.shown == [
+        ("setting", ["one", "two"]),
+        ("loss, rounded", ["+0.50", NOTHING]),
+        ("gain", ["one", "two"]),
+    ]
+    assert table.texts == 1  # words before the first number
+    assert all(isinstance(cell, Bold) for cell in dict(table.shown)["gain"])
+
+
+def test_a_misspelt_name_in_a_template_is_an_error_and_words_are_no_markup(tmp_path: Path) -> None:
+    template = tmp_path / "one.html.jinja"
+    template.write_text("<p>{{ words }}</p>")
+    assert fill(template, words="<b> & more") == "<p>&lt;b&gt; &amp; more</p>"
+    with pytest.raises(UndefinedError, match="words"):
+        fill(template, wards="")
