@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from jinja2 import UndefinedError
 from sweep.render.csv import to_csv
 from sweep.render.html import fill
 from sweep.render.table import NOTHING, Bold, Column, table_of
+from tests.support.code_figures import ROOT
 
 
 @dataclass(frozen=True)
@@ -51,3 +54,26 @@ def test_a_misspelt_name_in_a_template_is_an_error_and_words_are_no_markup(tmp_p
     assert fill(template, words="<b> & more") == "<p>&lt;b&gt; &amp; more</p>"
     with pytest.raises(UndefinedError, match="words"):
         fill(template, wards="")
+
+
+MISSPELT = """
+from sweep.render.table import Column
+from sweep.results.summary import SettingSummary
+from sweep.results.tables.frontier import COLUMNS, Line
+
+Column[SettingSummary]("gain", lambda one: one.gain.unsen_mean, "+.3f")
+Column[Line]("proposal", lambda one: one.point.numbr)
+Column[SettingSummary]("pair", lambda one: one.setting, nam="")
+COLUMNS[0].valeu
+"""
+
+
+@pytest.mark.slow
+def test_mypy_finds_a_misspelt_column_and_attribute(tmp_path: Path) -> None:
+    file = tmp_path / "misspelt.py"
+    file.write_text(MISSPELT)
+    command = [sys.executable, "-m", "mypy", "--strict", str(file)]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    lines = [line for line in ran.stdout.splitlines() if str(file.name) in line]
+    for place, word in ((6, "unsen_mean"), (7, "numbr"), (8, "nam"), (9, "valeu")):
+        assert any(f":{place}: error:" in line and f'"{word}"' in line for line in lines), lines
