@@ -60,7 +60,7 @@ class TextTable:
             yield Text(text, style=style, no_wrap=True, overflow="fold")
 
     def fits(self, width: int) -> bool:
-        """Whether every row is one line."""
+        """True if every row is one line."""
         return sum(c.width for c in self.columns) + GAP * (len(self.columns) - 1) <= width
 
     def lines(self, width: int) -> Iterator[Line]:
@@ -88,12 +88,12 @@ class _Column:
 
     @property
     def width(self) -> int:
-        """In which no line breaks."""
+        """Characters that the longest line takes."""
         return max(len(line) for text in (self.header, *self.cells) for line in text.split("\n"))
 
     @property
     def least(self) -> int:
-        """In which no word breaks."""
+        """Characters that a column takes at least: no word breaks."""
         kept = self.is_right or self.is_whole
         cells = [
             line for cell in self.cells for line in (cell.split("\n") if kept else _words(cell))
@@ -162,7 +162,7 @@ def _with_sentences(lines: Iterator[Line], sentences: Sequence[str], width: int)
 
 
 def _fields(first: _Column, others: Sequence[_Column], width: int) -> Iterator[Line]:
-    """Every row as its name and, below it, a field a line."""
+    """Rows as their names and, below each, a field a line."""
     names = [" ".join(_words(column.header)) for column in others]
     start = 2 + max(map(len, names), default=0) + GAP
     for number, title in enumerate(first.cells):

@@ -59,7 +59,7 @@ WORDS: Mapping[str, str] = {
 
 
 def explained(text: str) -> dict[str, str]:
-    """What those of the words mean that stand in a text.
+    """Meanings of the words that stand in a text.
 
     >>> list(explained("Two proposals at gamma 0.2; ut-L3, unseen."))
     ['UT', 'gamma', 'proposal', 'unseen']

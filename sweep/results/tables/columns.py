@@ -40,7 +40,7 @@ HEADED: Sequence[Column[SettingLine]] = (
 
 
 def pair_words(summary: SettingSummary) -> list[str]:
-    """Which pair is shown."""
+    """The kind of pair that is shown."""
     if summary.proposal is None:
         return ["none finished"]
     pair = "winner" if summary.winner else "closest, no winner"
@@ -48,7 +48,7 @@ def pair_words(summary: SettingSummary) -> list[str]:
 
 
 def pair_columns(space: SearchSpace) -> list[Column[SettingLine]]:
-    """Which pair a line is of, in CSV: the first columns where a setting has several lines."""
+    """The pair of a line, in CSV: the first columns where a setting has several lines."""
     return [
         Column("", lambda one: one.summary.setting, name="setting"),
         Column("", lambda one: one.summary.model, name="model"),
@@ -62,7 +62,7 @@ def pair_columns(space: SearchSpace) -> list[Column[SettingLine]]:
 
 
 def reference_notes(metric: Metric) -> list[str]:
-    """Which linear filter knows what."""
+    """The noise that each linear filter knows."""
     if "wiener_train" not in metric.shown:
         return []
     return [
@@ -72,7 +72,7 @@ def reference_notes(metric: Metric) -> list[str]:
 
 
 def seen_note(facts: TaskFacts) -> str:
-    """What is seen, and what is not."""
+    """The test gammas that are seen, and those that are not."""
     return (
         "seen: the mean over the test gammas that training or selection looked at, up to "
         f"train gamma + {facts.near_shift:.2f}, or the next one where none lies in that range; "
@@ -88,7 +88,7 @@ def measured_references(metric: Metric, summaries: Iterable[SettingSummary]) -> 
 
 
 def model_notes(models: Iterable[tuple[str, str, bool]]) -> list[str]:
-    """Which models are not those that the paper describes, and what unmatched capacity means.
+    """Models that are not those that the paper describes, and the meaning of unmatched capacity.
 
     Args:
         models: names, variants, and whether both arms of the pair can fit the same.
@@ -143,7 +143,7 @@ def config_of(space: SearchSpace, summary: SettingSummary) -> ArmConfig:
 
 
 def form_of(constraint: ConstraintConfig | None) -> str:
-    """What a reader calls the form of the constraint, detached or not; of a control its setter."""
+    """The form of the constraint in words, detached or not; for a control its setter."""
     if constraint is not None and constraint.is_control:
         return constraint.weights_by.replace("_", " ")
     is_ratio = constraint is not None and constraint.form == "ratio"

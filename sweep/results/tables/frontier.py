@@ -20,7 +20,7 @@ class Line(SettingLine):
 
     @property
     def is_winner(self) -> bool:
-        """Whether it is the setting's winner."""
+        """True for the setting's winner."""
         return self.summary.winner and self.point.number == self.summary.proposal
 
 

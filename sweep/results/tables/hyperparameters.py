@@ -15,7 +15,7 @@ from trainables.primal_dual.constraints import Scales, reference_share
 
 
 def hyperparameters_table(space: SearchSpace, summaries: Sequence[SettingSummary]) -> Table:
-    """What the pairs of the results table were trained with, as plain values."""
+    """Hyperparameters of the pairs in the results table, as plain values."""
     rows = [_hyperparameters_row(space, summary) for summary in summaries]
     columns = {
         header: value_texts([row[column] for row in rows]) for header, column in _TRAINED.items()
@@ -142,7 +142,7 @@ _ALSO = (  # fields that say how a pair was trained and that the short form leav
 
 
 def _also_notes(rows: Sequence[Row]) -> list[str]:
-    """What is not at its default and has no column, once for all settings that share it."""
+    """Values that are not defaults and have no column, once for all settings that share them."""
     plain = ArmConfig(constraint=ConstraintConfig())
     settings: dict[str, list[str]] = {}
     for row in rows:
@@ -168,7 +168,7 @@ _FIELDS = sorted(  # those of the constraint first
 
 
 def column_of(field: str) -> str:
-    """What CSV calls a field of ArmConfig."""
+    """The CSV column of a field of ArmConfig."""
     return _COLUMNS.get(field) or field.removeprefix("constraint.").replace(".", "_")
 
 

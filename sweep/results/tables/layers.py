@@ -21,7 +21,7 @@ class Line(SettingLine):
 
 @dataclass(frozen=True)
 class Quantity:
-    """What is measured of every layer of an arm."""
+    """A measurement of every layer of an arm."""
 
     name: str  # in CSV
     values: Callable[[ArmSummary], ByLayer | None]
@@ -29,7 +29,7 @@ class Quantity:
     form: str = ".3f"
 
     def column(self, arm: ArmName) -> Column[Line]:
-        """That of an arm."""
+        """The column of one arm."""
 
         def value(line: Line) -> float | None:
             values = self.values(line.summary.arm(arm)) or ()
@@ -74,7 +74,7 @@ def layers_table(space: SearchSpace, summaries: Sequence[SettingSummary]) -> Tab
 
 
 def _missing_share(arm: ArmSummary) -> ByLayer:
-    """That of every layer; None of those before the first constrained one."""
+    """Missing shares by layer; None before the first constrained layer."""
     return [*[None] * (arm.first_layer or 0), *(arm.missing_share or ())]
 
 

@@ -40,7 +40,7 @@ _COLUMNS = {F0: "reference_loss_absolute"}
 
 @dataclass(frozen=True)
 class Trained:
-    """What the constrained arm of a setting was trained with."""
+    """Hyperparameters of a setting's constrained arm."""
 
     setting: str
     config: ArmConfig
@@ -50,7 +50,7 @@ class Trained:
 
     @property
     def block(self) -> tuple[str, str]:
-        """What it is trained on, and what."""
+        """The data set and the model."""
         return self.config.data.name, model_text(self.config.model.name, self.config.model.variant)
 
 
@@ -71,7 +71,7 @@ def trained_pairs(space: SearchSpace, summaries: Sequence[SettingSummary]) -> li
 def paper_hyperparameters_table(
     space: SearchSpace, trained: Sequence[Trained], *, beside_paper: bool = False
 ) -> Table:
-    """What every setting was trained with; on request the published values end each block.
+    """Hyperparameters of every setting; on request the published values end each block.
 
     Args:
         space: the sweep's, or that of a confirmation.
@@ -113,7 +113,7 @@ def paper_hyperparameters_table(
 
 
 def header_of(field: str) -> str:
-    """What the table calls a field of ArmConfig."""
+    """The header of a field of ArmConfig."""
     return _HEADERS.get(field, column_of(field).replace("_", " "))
 
 

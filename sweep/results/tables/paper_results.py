@@ -179,7 +179,7 @@ def place_of(config: ArmConfig) -> Place:
 
 
 def own_names(configs: Mapping[str, ArmConfig]) -> dict[str, str]:
-    """What each setting is called beside those that share its place; '' where it is alone.
+    """Short names of settings that share a place; '' where a setting is alone.
 
     >>> own_names({"imdb-ut-L3-g0": ArmConfig(), "imdb-ut-L3-g0-detached": ArmConfig()})
     {'imdb-ut-L3-g0': '', 'imdb-ut-L3-g0-detached': 'detached'}
@@ -214,7 +214,7 @@ def _line(space: SearchSpace, summary: SettingSummary) -> Line:
 
 
 def paper_measure(config: ArmConfig) -> str:
-    """What the paper's tables have of such a network: of texts the area, else the mean."""
+    """The measure in the paper's tables: for texts the area, else the mean."""
     return "ood_auc" if config.facts.reads_texts else "ood_mean"
 
 
@@ -234,7 +234,7 @@ SEARCH_MARKS = {
 
 
 def mark_notes(marks: Sequence[str], legend: Mapping[str, str]) -> list[str]:
-    """What the marks mean that are used."""
+    """The meaning of the marks that are used."""
     used = [f"{mark} {meaning}" for mark, meaning in legend.items() if mark in "".join(marks)]
     return [f"{'; '.join(used)}."] if used else []
 

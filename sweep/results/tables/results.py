@@ -116,7 +116,7 @@ def _lines(metric: Metric, summary: SettingSummary) -> Iterator[Line]:
 
 
 def _searched_pair_text(summary: SettingSummary) -> str:
-    """Which pair is shown, and where it lies in its search."""
+    """The pair that is shown, and its place in the search."""
     words = [*pair_words(summary), *["at an edge"] * bool(summary.edges)]
     descent = summary.demanded_descent
     return ", ".join([*words, *([f"descent asked {descent:.2f}"] if descent else [])])
