@@ -201,6 +201,20 @@ def test_modules_load_without_heavy_libraries(module: str, loaded: dict[str, lis
 # --- names and sizes ----------------------------------------------------------------------------
 
 
+def test_pairs_are_joined_and_proposals_judged_at_few_places() -> None:
+    callers: dict[str, list[str]] = {"join": [], "ProposalResult": []}
+    for file in (file for file in modules() if file.parts[0] == "sweep"):
+        for node in ast.walk(syntax(file)):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in callers:
+                name = ast.unparse(node.func)
+                if name in ("join", "pairs.join", "ProposalResult", "pairs.ProposalResult"):
+                    callers[name.removeprefix("pairs.")].append(str(file))
+    assert callers == {
+        "join": ["sweep/study/pairs.py"],
+        "ProposalResult": ["sweep/confirmation/arms.py", "sweep/study/pairs.py"],
+    }
+
+
 def test_no_file_is_a_drawer() -> None:
     drawers = [str(f) for f in listed_files() if f.stem.strip("_") in DRAWERS]
     assert not drawers, "name a file by its concept"

@@ -6,23 +6,20 @@ its column is called the same here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from search_spaces.space import SearchSpace
 from sweep.render.table import Row
-from sweep.results.aggregates import ARMS, COSTS, arms_entry
-from sweep.results.summary import SettingSummary
+from sweep.results.aggregates import ARMS, arm_summary
+from sweep.results.facts import read_facts, score_columns, shown_facts, verdict_columns
+from sweep.results.summary import NO_ARM, ArmSummary, SettingSummary
 from sweep.results.sweep_view import SettingView, SweepView
 from sweep.results.tables.columns import GAUSSIAN, config_of
-from sweep.results.tables.proposals import OF_ARM, OF_VERDICT, Read
-from sweep.results.tables.tidy import tidy_rows
 from sweep.study.arms import Arm, arms_of_proposal, baselines
-from sweep.study.pairs import ProposalResult, join
-from sweep.study.proposals import StoredProposal
-from sweep.study.selection import SettingResult
+from sweep.study.pairs import ReadRecord
 from trainables.config.test_conditions import seen_gammas
 from trainables.records.parallel_reads import at_once
 from trainables.registry.task_facts import Metric
@@ -54,29 +51,41 @@ def setting_rows(space: SearchSpace, summaries: Iterable[SettingSummary]) -> Ite
     """The pair shown of every setting, means over its seeds, from their summaries."""
     mean = f"mean_{space.base.facts.metric.key}"
     for summary in summaries:
-        config, entry = config_of(space, summary), summary.to_json()
+        config = config_of(space, summary)
         row: Row = {
-            "setting": entry["setting"],
+            "setting": summary.setting,
             "data": config.data.name,
             "model": config.model.name,
             "layers": config.model.layers,
             "train_gamma": config.train_gamma,
-            **{n: entry[n] for n in ("winner", "why", "proposal")},
-            **{n.removeprefix("constraint."): v for n, v in (entry["point"] or {}).items()},
-            "n_proposals_finished": entry["proposals"]["finished"],
-            "n_seeds": len(entry["search_seeds"]),
-            **{n: entry[n] for n in ("vacuous", "demanded_descent", "tolerance")},
-            "selection_biased": entry["gain"]["selection_biased"],
+            "winner": summary.winner,
+            "why": summary.why,
+            "proposal": summary.proposal,
+            **{n.removeprefix("constraint."): v for n, v in (summary.point or {}).items()},
+            "n_proposals_finished": summary.proposals.finished,
+            "n_seeds": len(summary.search_seeds),
+            "vacuous": summary.vacuous,
+            "demanded_descent": summary.demanded_descent,
+            "tolerance": summary.tolerance,
+            "selection_biased": summary.gain.selection_biased,
         }
-        for arm in (*ARMS, "gain"):
-            values = entry[arm] or {}
-            verdict = () if arm == "gain" else ("feasible", *OF_VERDICT, *COSTS)
-            row[f"{arm}_{mean}"] = values.get("ood_mean")
-            row |= {f"{arm}_{name}": values.get(name) for name in (*OF_ARM, *verdict)}
-        yield row
+        for name in ARMS:
+            arm = summary.arm(name)
+            row |= score_columns(f"{name}_", mean, arm)
+            row[f"{name}_feasible"] = arm.feasible
+            row |= verdict_columns(arm, f"{name}_") | _cost_columns(arm, f"{name}_")
+        yield row | score_columns("gain_", mean, summary.gain)
 
 
-def arm_rows(view: SweepView, read: Read) -> Iterator[Row]:
+def _cost_columns(arm: ArmSummary, prefix: str = "") -> Row:
+    return {
+        f"{prefix}train_seconds": arm.train_seconds,
+        f"{prefix}eval_seconds": arm.eval_seconds,
+        f"{prefix}peak_memory_mb": arm.peak_memory_mb,
+    }
+
+
+def arm_rows(view: SweepView, read: ReadRecord) -> Iterator[Row]:
     """Every arm that is asked for so far; one that settings share has a row in each.
 
     Args:
@@ -92,10 +101,10 @@ def arm_rows(view: SweepView, read: Read) -> Iterator[Row]:
         yield from at_once(partial(_arm_row, one, read), arms)
 
 
-def _arm_row(one: SettingView, read: Read, arm: Arm) -> Row:
+def _arm_row(one: SettingView, read: ReadRecord, arm: Arm) -> Row:
     config, record = arm.config, read(arm.signature)
     mean = f"mean_{config.facts.metric.key}"
-    entry = {} if record is None else arms_entry([record], None, {}) or {}
+    summary = NO_ARM if record is None else arm_summary([record], None, {}) or NO_ARM
     last = record.reports[-1].step if record is not None and record.reports else 0
     ended = record is not None and record.is_final
     return {
@@ -106,11 +115,11 @@ def _arm_row(one: SettingView, read: Read, arm: Arm) -> Row:
         "seed": config.seed,
         "signature": arm.signature,
         "status": None if record is None else record.status,
-        "reason": entry.get("reason"),
+        "reason": summary.reason,
         "step": last,
         "steps": config.steps,
-        mean: entry.get("ood_mean"),
-        **{name: entry.get(name) for name in (*OF_ARM, *COSTS)},
+        **score_columns("", mean, summary),
+        **_cost_columns(summary),
         "wall_seconds": (record.ended_ms - record.started_ms) / 1000 if record and ended else None,
     }
 
@@ -118,41 +127,24 @@ def _arm_row(one: SettingView, read: Read, arm: Arm) -> Row:
 # --- every pair, one by one -----------------------------------------------------------------------
 
 
-def every_pair(view: SweepView, read: Read) -> Iterator[Row]:
-    """The rows of tidy.csv of every judged proposal, and whether its pair is the one shown."""
+def pairs_frame(view: SweepView, read: ReadRecord, metrics: Collection[str]) -> pd.DataFrame:
+    """Facts of every judged proposal, and whether its pair is the one shown."""
+    rows: list[Row] = []
     for one in view.settings:
-        at = None if one.chosen.shown is None else one.chosen.shown.number
-        judged = {result.number for result in one.results}
-        proposals = [p for p in one.proposals if p.number in judged]
-        for shown in map(partial(showing, view, one, read), proposals) if proposals else (one,):
-            for row in tidy_rows(replace(view, settings=(shown,))):
-                yield {**row, "shown": row["proposal"] == at}
-
-
-def showing(
-    view: SweepView, one: SettingView, read: Read, proposal: StoredProposal | None
-) -> SettingView:
-    """A setting that shows this proposal as its winner, on the seeds that ended."""
-    definition, name = view.definition, one.setting.name
-    found = None
-    if proposal is not None:
-        number, point = proposal.number, proposal.point
-        ours = [arm.signature for arm in arms_of_proposal(definition, name, number, point)]
-        theirs = [arm.signature for arm in baselines(definition, name)]
-        records = at_once(read, (*ours, *theirs))
-        pairs = tuple(
-            join(record, beside, definition.space.tolerance, point)
-            for record, beside in zip(records[: len(ours)], records[len(ours) :], strict=True)
-            if record is not None and record.is_final
-        )
-        if pairs:
-            found = ProposalResult(number, point, pairs, one.setting.least_descent)
-    why = "" if found else "no arm has ended"
-    return replace(one, shown=SettingResult(name, one.chosen.outcomes, found, found, why))
+        number = None if one.chosen.shown is None else one.chosen.shown.number
+        judged: set[int | None] = {result.number for result in one.results} or {number}
+        alone = replace(view, settings=(one,))
+        every = read_facts(alone, read, metrics).numbers if one.results else shown_facts(one)
+        rows += [
+            {**fact._asdict(), "shown": fact.proposal == number}
+            for fact in every
+            if fact.metric in metrics and fact.proposal in judged
+        ]
+    return framed(rows, [*PAIR, "metric", "shift", "severity", "layer", "value"])
 
 
 def layers_frame(every: pd.DataFrame, metric: Metric) -> pd.DataFrame:
-    """A row a layer of both arms of every pair, from the rows of ``every_pair``."""
+    """A row a layer of both arms of every pair, from ``pairs_frame``."""
     names = [*OF_LAYER, f"probe_{metric.key}"]
     rows = every[every["metric"].isin(names) & every["layer"].notna()]
     wide = rows.set_index([*PAIR, "layer", "metric"])["value"].unstack("metric")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,6 @@ from sweep.results.findings import findings
 from sweep.results.status import State, state_of, status_entry
 from sweep.results.sweep_view import SweepView, load_sweep
 from sweep.study.advice import DEFAULT_STORAGE, STORAGE
-from sweep.study.arms import RecordReader
 from sweep.study.lock import driver_of
 from sweep.study.opening import named_place, open_store
 from trainables.errors import Misuse, UnknownName, require
@@ -243,21 +242,14 @@ class Sweep:
         """The view; of a confirmation the pairs that it confirms, whatever their scores."""
         if not self.is_confirmation:
             return self.view
-        from sweep.confirmation.plan import CONSTRAINED
+        from sweep.confirmation.arms import confirmed_view
 
-        read = RecordReader(ArmStore(self.objects))
-        settings = []
-        for one in self.view.settings:
-            named = {one.setting.point_name(p.number): p for p in one.proposals}
-            settings.append(frames.showing(self.view, one, read, named.get(CONSTRAINED)))
-        return replace(self.view, settings=tuple(settings))
+        return confirmed_view(self.view, ArmStore(self.objects).record)
 
     @cached_property
     def _every(self) -> pd.DataFrame:
-        read = RecordReader(ArmStore(self.objects))
         kept = (*frames.OF_LAYER, f"probe_{self.metric.key}", self.metric.key)
-        rows = (r for r in frames.every_pair(self._shown, read) if r["metric"] in kept)
-        return frames.framed(rows, [*frames.PAIR, "metric", "shift", "severity", "layer", "value"])
+        return frames.pairs_frame(self._shown, ArmStore(self.objects).record, kept)
 
 
 @dataclass(frozen=True)

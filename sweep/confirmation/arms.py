@@ -7,10 +7,13 @@ from dataclasses import dataclass, field, replace
 
 from sweep.confirmation.measures import Measures, Outcome, constant_of, outcomes
 from sweep.confirmation.plan import CONSTRAINED, UNCONSTRAINED, Measure, Plan
+from sweep.results.facts import read_pairs
+from sweep.results.sweep_view import SettingView, SweepView
 from sweep.statistics.paired import paired_differences
 from sweep.study.arms import arms_of_proposal, baselines
 from sweep.study.definition import Definition
-from sweep.study.pairs import ReadRecord
+from sweep.study.pairs import ProposalResult, ReadRecord
+from sweep.study.selection import SettingResult
 from trainables.config.arm import ArmConfig
 from trainables.records.arm_record import ArmRecord, Evaluation
 from trainables.records.parallel_reads import at_once
@@ -82,6 +85,21 @@ def read_arms(record: ReadRecord, definition: Definition, plan: Plan) -> list[Se
         ended = {kind: outcomes(of, arms.worst) for kind, of in final.items()}
         found.append(replace(arms, outcomes=ended))
     return found
+
+
+def confirmed_view(view: SweepView, read: ReadRecord) -> SweepView:
+    """A confirmation whose settings show the pairs that it confirms, on the seeds that ended."""
+
+    def shown(one: SettingView) -> SettingResult:
+        setting, found = one.setting, None
+        mine = tuple(p for p in one.proposals if setting.point_name(p.number) == CONSTRAINED)
+        for stored, arms in read_pairs(view, replace(one, proposals=mine), read):
+            if pairs := tuple(arm.pair for arm in arms if arm.pair is not None):
+                found = ProposalResult(stored.number, stored.point, pairs, setting.least_descent)
+        why = "" if found else "no arm has ended"
+        return SettingResult(setting.name, one.chosen.outcomes, found, found, why)
+
+    return replace(view, settings=tuple(replace(one, shown=shown(one)) for one in view.settings))
 
 
 def _constrained(definition: Definition, setting: str) -> ArmConfig:

@@ -1,6 +1,6 @@
 """Numbers of a sweep as pandas frames: what figures are drawn from.
 
-``pairs`` is the tidy table (sweep/results/tables/tidy.py), ``proposals`` the table of proposals.
+``pairs`` and ``facts`` are facts (sweep/results/facts.py), ``proposals`` the table of proposals.
 The other frames have one row for each combination of their first columns.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import TYPE_CHECKING
 
@@ -16,17 +16,16 @@ from search_spaces.settings import names_within
 from sweep.confirmation.plan import Plan, load_plan
 from sweep.render.table import Row
 from sweep.results.best import best_summaries
+from sweep.results.facts import Fact, read_facts, shown_facts
 from sweep.results.names import model_text
 from sweep.results.summary import SettingSummary
 from sweep.results.sweep_view import SettingView, SweepView
-from sweep.results.tables.columns import GAUSSIAN
-from sweep.results.tables.proposals import Read, proposal_rows
-from sweep.results.tables.tidy import COLUMNS, tidy_rows
 from sweep.study.definition import load_definition, sweep_names
+from sweep.study.pairs import ReadRecord
 from trainables.config.arm import ArmConfig
 from trainables.errors import SweepError
 from trainables.plain import Json
-from trainables.records.arm_record import ArmRecord, Evaluation, first_layer
+from trainables.records.arm_record import ArmRecord, first_layer
 from trainables.records.objects import ObjectStore
 from trainables.registry.task_facts import Metric
 
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
 LONGEST_TITLE = 28  # characters that a panel of three beside each other has room for
 TRAJECTORIES = ("multipliers", "weights", "losses")
 _STEPS = ("setting", "arm", "seed", "step", "series", "layer", "value")
-_SCORES = ("setting", "proposal", "seed", "severity", "value")
 _RATIOS = ("setting", "arm", "seed", "counts", "mean", "share")
 
 
@@ -51,8 +49,8 @@ class Measured:
     runs: Mapping[str, Mapping[str, Json]]  # by setting its run's fields, but those searched
     pairs: pd.DataFrame
     proposals: pd.DataFrame
-    scores: pd.DataFrame  # of every finished constrained arm: the metric by test gamma
-    failures: pd.DataFrame  # as ``pairs``: of each setting's infeasible proposal that misses most
+    facts: pd.DataFrame  # of all pairs: their metric and losses by layer
+    failed: Mapping[str, int]  # by setting the infeasible proposal that misses most
     steps: pd.DataFrame  # trajectories of the pairs shown, at every report
     ratios: pd.DataFrame  # of the pairs shown, over all layers; arms that counted none are not here
     confirmed: Sequence[Mapping[str, Json]] = ()  # entries of its confirmations
@@ -88,7 +86,7 @@ class Measured:
 
 def measured(
     view: SweepView,
-    read: Read,
+    read: ReadRecord,
     run_ids: Mapping[str, str],
     settings: Sequence[str],
     confirmations: Sequence[Mapping[str, Json]] = (),
@@ -104,32 +102,29 @@ def measured(
     """
     import pandas as pd
 
-    def read_and_keep(signature: str) -> ArmRecord | None:
-        record = read(signature)
-        if record is not None and record.status == "finished" and record.evaluation is not None:
-            scores[signature] = record.evaluation.scores
-        return record
-
-    scores: dict[str, Mapping[str, float]] = {}
     space = view.definition.space
-    kept = [s for s in space.settings if s.name in settings]
-    rows = [row for row in proposal_rows(view, read_and_keep) if row["setting"] in settings]
+    metric = space.base.facts.metric
+    drawn = tuple(one for one in view.settings if one.setting.name in settings)
+    view = replace(view, settings=drawn)
+    facts = read_facts(view, read, (metric.key, "held_out_loss"))
+    rows = facts.proposals
+    kept = [one.setting for one in drawn]
     listed = {n for s in kept for point in s.points.values() for n in point}
     fields = sorted({*space.ranges, *listed})
     columns = [name.removeprefix("constraint.") for name in fields]
     seed = space.search_seeds[0]
     return Measured(
         sweep=view.definition.name,
-        metric=space.base.facts.metric,
-        entries={e.setting: e for e in best_summaries(view, run_ids) if e.setting in settings},
+        metric=metric,
+        entries={entry.setting: entry for entry in best_summaries(view, run_ids)},
         searched=[c for c in columns if any(_is_number(row.get(c)) for row in rows)],
         runs={s.name: _fields(space.run(s, {}, seed=seed), but=fields) for s in kept},
-        pairs=_frame((r for r in tidy_rows(view) if r["setting"] in settings), COLUMNS),
+        pairs=_frame((fact for one in drawn for fact in shown_facts(one)), Fact._fields),
         proposals=pd.DataFrame(rows),
-        scores=_frame(_scores(rows, scores), _SCORES),
-        failures=_frame(_failures(view, rows, read), COLUMNS),
-        steps=_frame(_trajectories(view, settings), _STEPS),
-        ratios=_frame(_ratios(view, settings), _RATIOS),
+        facts=_frame(facts.numbers, Fact._fields),
+        failed=_failed(drawn, rows),
+        steps=_frame(_trajectories(drawn), _STEPS),
+        ratios=_frame(_ratios(drawn), _RATIOS),
         confirmed=confirmations,
     )
 
@@ -155,7 +150,7 @@ def _plan(objects: ObjectStore, name: str, search: str) -> Plan | None:
         return None
 
 
-def _frame(rows: Iterable[Row], columns: Sequence[str]) -> pd.DataFrame:
+def _frame(rows: Iterable[tuple[object, ...]], columns: Sequence[str]) -> pd.DataFrame:
     import pandas as pd
 
     return pd.DataFrame(list(rows), columns=list(columns))
@@ -174,76 +169,42 @@ def _fields(config: ArmConfig, but: Sequence[str]) -> dict[str, Json]:
     return {name: value for name, value in flat.items() if name not in but}
 
 
-def _scores(rows: Sequence[Row], scores: Mapping[str, Mapping[str, float]]) -> Iterator[Row]:
-    for row in rows:
-        for gamma, value in scores.get(row["signature"], {}).items():
-            cells = (row["setting"], row["proposal"], row["seed"], float(gamma), value)
-            yield dict(zip(_SCORES, cells, strict=True))
-
-
-def _failures(view: SweepView, rows: Sequence[Row], read: Read) -> Iterator[Row]:
-    """Held-out loss by layer and score by gamma of one infeasible proposal a setting."""
-    shown = {s.setting.name: s.chosen.shown for s in view.settings}
-    worst: dict[str, dict[int, list[Row]]] = {}
+def _failed(settings: Iterable[SettingView], rows: Iterable[Row]) -> dict[str, int]:
+    shown = {one.setting.name: one.chosen.shown for one in settings}
+    shares: dict[str, dict[int, list[float]]] = {}
     for row in rows:
         pair = shown[row["setting"]]
         if row["outcome"] == "infeasible" and pair and pair.number != row["proposal"]:
-            worst.setdefault(row["setting"], {}).setdefault(row["proposal"], []).append(row)
-    for setting, proposals in worst.items():
-        _, of = max(proposals.items(), key=lambda item: fmean(map(_missed, item[1])))
-        for row in of:
-            record = read(row["signature"])
-            if record is None or record.evaluation is None:
-                continue
-            named = (setting, row["proposal"], "constrained", row["seed"])
-            for cells in _cells(record.config, record.evaluation):
-                yield dict(zip(COLUMNS, (*named, *cells), strict=True))
+            share = row["worst_missing_share"]  # none where it is infinite
+            missed = shares.setdefault(row["setting"], {}).setdefault(row["proposal"], [])
+            missed.append(math.inf if share is None else share)
+    return {
+        setting: max(proposals, key=lambda number: fmean(proposals[number]))
+        for setting, proposals in shares.items()
+    }
 
 
-def _missed(row: Row) -> float:
-    """The worst missing share; tables have none where it is infinite."""
-    share = row["worst_missing_share"]
-    return math.inf if share is None else share
+def _arms(settings: Iterable[SettingView]) -> Iterator[tuple[tuple[object, ...], ArmRecord]]:
+    """Both arms of the pairs shown, on every seed, each with its setting, kind and seed."""
+    for one in settings:
+        for pair in one.chosen.shown.pairs if one.chosen.shown else ():
+            for arm in filter(None, (pair.constrained, pair.unconstrained)):
+                yield (one.setting.name, arm.config.arm, arm.config.seed), arm
 
 
-def _cells(config: ArmConfig, found: Evaluation) -> Iterator[tuple[Json, ...]]:
-    for gamma, score in found.scores.items():
-        yield config.facts.metric.key, GAUSSIAN, float(gamma), None, score
-    for layer, loss in enumerate(found.held_out_losses()):
-        yield "held_out_loss", GAUSSIAN, config.train_gamma, layer, loss
-
-
-def _arms(view: SweepView, settings: Sequence[str]) -> Iterator[tuple[SettingView, ArmRecord]]:
-    """Both arms of the pairs shown, on every seed."""
-    for setting in view.settings:
-        shown = setting.chosen.shown
-        if shown is not None and setting.setting.name in settings:
-            for pair in shown.pairs:
-                yield from ((setting, arm) for arm in (pair.constrained, pair.unconstrained) if arm)
-
-
-def _trajectories(view: SweepView, settings: Sequence[str]) -> Iterator[Row]:
-    for setting, record in _arms(view, settings):
+def _trajectories(settings: Iterable[SettingView]) -> Iterator[tuple[object, ...]]:
+    for named, record in _arms(settings):
         for report in record.reports:
             count = len(report.layers.get("losses") or report.layers.get("weights") or ())
             for series in TRAJECTORIES:
                 values = report.layers.get(series) or []
                 for layer, value in enumerate(values, first_layer(count, len(values))):
-                    named = (setting.setting.name, record.config.arm, record.config.seed)
-                    cells = (*named, report.step, series, layer, value)
-                    yield dict(zip(_STEPS, cells, strict=True))
+                    yield (*named, report.step, series, layer, value)
 
 
-def _ratios(view: SweepView, settings: Sequence[str]) -> Iterator[Row]:
-    for setting, record in _arms(view, settings):
+def _ratios(settings: Iterable[SettingView]) -> Iterator[tuple[object, ...]]:
+    for named, record in _arms(settings):
         found = record.evaluation
         if found is not None and found.descent_ratio_counts:
-            cells = (
-                setting.setting.name,
-                record.config.arm,
-                record.config.seed,
-                [sum(of) for of in zip(*found.descent_ratio_counts, strict=True)],
-                fmean(found.descent_ratio_mean),
-                fmean(found.descent_share),
-            )
-            yield dict(zip(_RATIOS, cells, strict=True))
+            counts = [sum(layers) for layers in zip(*found.descent_ratio_counts, strict=True)]
+            yield *named, counts, fmean(found.descent_ratio_mean), fmean(found.descent_share)

@@ -68,7 +68,7 @@ def ablation(data: Measured) -> Figure | None:
         def drawn(axis: Axes, setting: str) -> bool:
             values = data.proposals[data.proposals["setting"] == setting]
             at = values.drop_duplicates("proposal").set_index("proposal")[[*data.searched]]
-            rows = data.scores[data.scores["setting"] == setting].join(at, on="proposal")
+            rows = _constrained(data, setting, data.metric.key).join(at, on="proposal")
             rows = rows.dropna(subset=field)
             if rows.empty:
                 return False
@@ -228,26 +228,33 @@ def _ring_winner(
         axis.plot(x[at], y[at], "o", label="winner", **ring)
 
 
+def _constrained(data: Measured, setting: str, metric: str) -> pd.DataFrame:
+    """Numbers of every constrained arm of a setting under noise alone."""
+    facts = data.facts[(data.facts["setting"] == setting) & (data.facts["metric"] == metric)]
+    return facts[(facts["arm"] == "constrained") & (facts["shift"] == "gaussian")]
+
+
+def _failed(data: Measured, setting: str, metric: str) -> pd.DataFrame:
+    """The same of the infeasible proposal that misses most; empty where there is none."""
+    facts = _constrained(data, setting, metric)
+    return facts[facts["proposal"] == data.failed.get(setting)]
+
+
 def failure(data: Measured) -> Figure | None:
     """Loss by layer and score by gamma of an infeasible proposal beside the pair shown."""
     import pandas as pd
 
     def drawn(axis: Axes, setting: str, metric: str, x: str) -> bool:
-        failed, pair = (
-            rows[(rows["setting"] == setting) & (rows["metric"] == metric)].dropna(subset=x)
-            for rows in (data.failures, data.pairs)
-        )
-        pair = pair[pair["shift"] == "gaussian"]
         for arm, (label, *drawn_as) in ARMS.items():
             name = "winner, or closest" if arm == "constrained" else label
-            band(axis, pair[pair["arm"] == arm], x, (name, *drawn_as), **LAYERED[arm])
-        return band(axis, failed, x, FAILED)
+            pair = of(data, setting, metric, arm)
+            band(axis, pair[pair["shift"] == "gaussian"], x, (name, *drawn_as), **LAYERED[arm])
+        return band(axis, _failed(data, setting, metric), x, FAILED)
 
     def loss(axis: Axes, setting: str) -> bool:
         found = drawn(axis, setting, "held_out_loss", "layer")
-        every = pd.concat([of(data, setting, "held_out_loss"), data.failures])
-        mine = (every["setting"] == setting) & (every["metric"] == "held_out_loss")
-        log_if_wide(axis, every[mine & every["layer"].notna()]["value"])
+        parts = of(data, setting, "held_out_loss"), _failed(data, setting, "held_out_loss")
+        log_if_wide(axis, pd.concat(parts).dropna(subset="layer")["value"])
         count_x(axis)
         return found
 
@@ -256,8 +263,7 @@ def failure(data: Measured) -> Figure | None:
         return drawn(axis, setting, data.metric.key, "severity")
 
     def title(setting: str) -> str:
-        failed = data.failures[data.failures["setting"] == setting]["proposal"].iloc[0]
-        return f"{data.title(setting)}; infeasible: proposal {failed}"
+        return f"{data.title(setting)}; infeasible: proposal {data.failed[setting]}"
 
     panels = (
         (loss, LAYER, "held-out loss"),

@@ -161,17 +161,6 @@ def pair_summary(
     )
 
 
-def compared_entry(
-    pairs: Sequence[Pair],
-    judged: Pair | ProposalResult,
-    run_ids: Mapping[str, str],
-    *,
-    selected: bool,
-) -> dict[str, Json]:
-    """``pair_summary`` as JSON."""
-    return pair_summary(pairs, judged, run_ids, selected=selected).to_json()
-
-
 def gain_over_seeds(pairs: Sequence[Pair], *, selected: bool) -> Gain:
     """The gain over plain training, mean over the seeds; biased where the pair was selected."""
     gains = [pair.gains for pair in pairs]

@@ -31,10 +31,11 @@ from sweep.render.latex import to_latex
 from sweep.render.markdown import to_markdown
 from sweep.render.table import Table
 from sweep.results import provenance
-from sweep.results.answers import answer_files
 from sweep.results.best import best_summaries
+from sweep.results.facts import read_facts, shown_facts
 from sweep.results.summary import SettingSummary
 from sweep.results.sweep_view import SettingView, SweepView
+from sweep.results.tables.answers import answer_files
 from sweep.results.tables.anytime import anytime_table
 from sweep.results.tables.columns import without_idle
 from sweep.results.tables.frontier import frontier_table
@@ -42,11 +43,10 @@ from sweep.results.tables.hyperparameters import hyperparameters_table
 from sweep.results.tables.layers import layers_table
 from sweep.results.tables.paper_hyperparameters import paper_hyperparameters_table, trained_pairs
 from sweep.results.tables.paper_results import paper_results_table
-from sweep.results.tables.proposals import Read, proposal_rows
 from sweep.results.tables.results import results_table
 from sweep.results.tables.shifts import shifts_table
-from sweep.results.tables.tidy import tidy_rows
 from sweep.study.advice import counted
+from sweep.study.pairs import ReadRecord
 from sweep.study.selection import is_selected
 from trainables.config.arm import TRAINING_VERSION
 from trainables.errors import Misuse, StoreError
@@ -69,7 +69,7 @@ def export(
     run_ids: Mapping[str, str],
     out: Path,
     *,
-    read: Read,
+    read: ReadRecord,
     everything: bool = False,
     beside_paper: bool = False,
     instead: Mapping[str, str] | None = None,
@@ -175,15 +175,16 @@ def sweep_tables(
 
 
 def _contents(
-    view: SweepView, tables: Sequence[Table], read: Read, *, everything: bool
+    view: SweepView, tables: Sequence[Table], read: ReadRecord, *, everything: bool
 ) -> dict[str, str]:
     """Every file by name but the manifest."""
     space = view.definition.space
     files: dict[str, str] = {}
     for table in (*tables, anytime_table(view)):
         files |= table_files(table, view.definition.name)
-    proposals = without_idle(space, list(proposal_rows(view, read)))
-    for name, rows in (("tidy", list(tidy_rows(view))), ("proposals", proposals)):
+    tidy = [fact._asdict() for one in view.settings for fact in shown_facts(one)]
+    proposals = without_idle(space, read_facts(view, read).proposals)
+    for name, rows in (("tidy", tidy), ("proposals", proposals)):
         files[f"tables/{name}.csv"] = to_csv(Table(name, "", rows, [], []))
     for setting in view.settings:
         wanted = setting.chosen.winner or (everything and setting.chosen.shown)

@@ -83,6 +83,11 @@ class SettingView:
         }
 
     @property
+    def baselines(self) -> dict[str, ArmRecord | None]:
+        """Records of its unconstrained arms by signature, in the order of the search seeds."""
+        return {arm.signature: arm.record for arm in self.arms if arm.proposal is None}
+
+    @property
     def chosen(self) -> SettingResult:
         """Its winner or closest pair, with their records."""
         assert self.shown is not None, "read with `outcomes` alone"

@@ -142,8 +142,9 @@ class Heartbeat:
         if not self._objects.exists(definition_name(self._sweep)):
             return f"{self._sweep} was deleted"
         there = _stored(self._objects, self._sweep)
-        is_mine = there is None or there.owner == self._beat.owner
-        return "" if is_mine else f"process {there.pid} on {there.host} took {self._sweep} over"
+        if there is None or there.owner == self._beat.owner:
+            return ""
+        return f"process {there.pid} on {there.host} took {self._sweep} over"
 
     def _put(self, waits_for: str = "") -> None:
         plain = {**asdict(self._beat), "waits_for": waits_for}

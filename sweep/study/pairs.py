@@ -8,7 +8,7 @@ arms are judged under the constraint of the pair. A proposal comes to one pair f
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -287,21 +287,15 @@ def join(
 
 def pairs_of(
     arms: Iterable[tuple[str, str]], read: ReadRecord, tolerance: float, sets: Iterable[str]
-) -> tuple[Pair, ...]:
-    """Pairs of the constrained arms that are final, in the order given.
+) -> Iterator[Pair | None]:
+    """Join constrained arms, each with its baseline's signature; None until an arm is final.
 
-    Args:
-        arms: signatures of constrained arms, each with that of its baseline.
-        read: how the record of a signature is read.
-        tolerance: the missing share that is still feasible.
-        sets: the fields that the proposal itself sets.
+    ``sets`` are the fields that the proposal itself sets.
     """
-    read_arms = ((read(constrained), baseline) for constrained, baseline in arms)
-    return tuple(
-        join(record, read(baseline), tolerance, sets)
-        for record, baseline in read_arms
-        if record is not None and record.is_final
-    )
+    for constrained, baseline in arms:
+        record = read(constrained)
+        is_final = record is not None and record.is_final
+        yield join(record, read(baseline), tolerance, sets) if record and is_final else None
 
 
 def judge_proposal(
@@ -313,7 +307,7 @@ def judge_proposal(
     least_descent: float,
 ) -> ProposalResult | None:
     """A proposal over its search seeds; None until its constrained arms are all final."""
-    pairs = pairs_of(arms, read, tolerance, point)
+    pairs = tuple(pair for pair in pairs_of(arms, read, tolerance, point) if pair is not None)
     return ProposalResult(number, point, pairs, least_descent) if len(pairs) == len(arms) else None
 
 

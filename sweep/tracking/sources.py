@@ -80,8 +80,8 @@ class StoredArms:
             def read(signature: str) -> ArmRecord | None:
                 return record if signature == arm.signature else self._read(signature)
 
-            pairs = pairs_of([(arm.signature, baseline)], read, self._space.tolerance, sets)
-            pair = pairs[0] if pairs else None
+            both = [(arm.signature, baseline)]
+            (pair,) = pairs_of(both, read, self._space.tolerance, sets)
         return TrackedArm(
             record=record,
             sweep=self._sweep,

@@ -21,9 +21,9 @@ from sweep.api.loaded import FRAMES, OF_CONFIRMATION, Sweep
 from sweep.confirmation.stages import shown_now
 from sweep.confirmation.words import sentences
 from sweep.report.figures import FIGURES
+from sweep.results.facts import shown_facts
 from sweep.results.sweep_view import load_sweep
 from sweep.results.tables.results import results_table
-from sweep.results.tables.tidy import tidy_rows
 from sweep.study.definition import put_definition
 from sweep.study.lock import driver_lock
 from sweep.study.pairs import join
@@ -70,7 +70,8 @@ def confirmation(objects: ObjectStore, seeds: int = 3) -> Sweep:
 
 def test_pairs_are_the_rows_of_tidy_csv(objects: ObjectStore) -> None:
     of = loaded(objects)
-    rows = list(tidy_rows(load_sweep(objects, "tiny")))
+    view = load_sweep(objects, "tiny")
+    rows = [fact._asdict() for one in view.settings for fact in shown_facts(one)]
     assert plain(of.pairs) == [{n: v for n, v in row.items() if v is not None} for row in rows]
     assert str(of.pairs["layer"].dtype) == "Int64"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from sweep.results.answers import answer_files
 from sweep.results.sweep_view import SweepView, load_sweep
+from sweep.results.tables.answers import answer_files
 from tests.support.sweeps import FEASIBLE, FIRST, SECOND, store_sweep
 from trainables.records.arm_record import Answer, ArmRecord
 from trainables.records.objects import ObjectStore

@@ -13,11 +13,11 @@ from search_spaces import catalog
 from search_spaces.space import Setting
 from sweep.results.best import best_summaries
 from sweep.results.export import configuration
+from sweep.results.facts import read_facts
 from sweep.results.findings import findings
 from sweep.results.sweep_view import load_sweep
 from sweep.results.tables.hyperparameters import hyperparameters_table
 from sweep.results.tables.layers import layers_table
-from sweep.results.tables.proposals import proposal_rows
 from sweep.results.tables.results import results_table
 from sweep.results.tables.shifts import shifts_table
 from sweep.results.verdict_text import verdict_lines
@@ -73,7 +73,7 @@ def test_listed_points_are_trained_judged_shown_and_tracked(objects: ObjectStore
     assert first.proposal == 2
     assert first.point == POINTS["supervised"]
     assert first.point_name == "supervised"
-    rows = list(proposal_rows(view, ArmStore(objects).record))
+    rows = read_facts(view, ArmStore(objects).record).proposals
     assert [row["outcome_of_seed"] for row in rows] == ["infeasible"] * 12
     assert [row.get("steps") for row in rows[:3]] == [None, 20, None]
     assert [row["point"] for row in rows[:3]] == list(POINTS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,8 @@ import pytest
 
 from sweep.results.best import best_entries
 from sweep.results.export import export
+from sweep.results.facts import Fact, read_facts, shown_facts
 from sweep.results.sweep_view import load_sweep
-from sweep.results.tables.proposals import proposal_rows
-from sweep.results.tables.tidy import COLUMNS, tidy_rows
 from tests.support.sweeps import (
     DIVERGED,
     FEASIBLE,
@@ -28,16 +28,18 @@ from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
 SHIFTED = SPACE.with_base({"shifts": ["blur"]})
-KEY = [column for column in COLUMNS if column != "value"]
+KEY = [column for column in Fact._fields if column != "value"]
 
 
 def tidy(objects: ObjectStore) -> pandas.DataFrame:
-    return pandas.DataFrame(tidy_rows(load_sweep(objects, "tiny")), columns=list(COLUMNS))
+    view = load_sweep(objects, "tiny")
+    facts = [fact for one in view.settings for fact in shown_facts(one)]
+    return pandas.DataFrame(facts, columns=Fact._fields)
 
 
 def proposals(objects: ObjectStore) -> pandas.DataFrame:
     view = load_sweep(objects, "tiny")
-    return pandas.DataFrame(proposal_rows(view, ArmStore(objects).record))
+    return pandas.DataFrame(read_facts(view, ArmStore(objects).record).proposals)
 
 
 def test_every_seed_has_its_own_numbers_and_each_is_there_once(objects: ObjectStore) -> None:
@@ -89,6 +91,29 @@ def test_a_setting_without_a_pair_shows_its_unconstrained_arms(objects: ObjectSt
     assert set(table.setting) == {FIRST}
 
 
+def test_facts_are_of_all_pairs_and_each_pair_has_what_tidy_has_of_the_one_shown(
+    objects: ObjectStore,
+) -> None:
+    store_sweep(objects, {FIRST: [FEASIBLE, INFEASIBLE, DIVERGED], SECOND: [INFEASIBLE]})
+    view = load_sweep(objects, "tiny")
+    every = set(tidy(objects).metric)
+    facts = read_facts(view, ArmStore(objects).record, every).numbers
+    assert {fact[:2] for fact in facts} == {(FIRST, 0), (FIRST, 1), (FIRST, 2), (SECOND, 0)}
+    shown = {
+        (one.setting.name, one.chosen.shown.number) for one in view.settings if one.chosen.shown
+    }
+    assert shown == {(FIRST, 0), (SECOND, 0)}
+    of_shown = [fact for fact in facts if fact[:2] in shown]
+    assert of_shown == [fact for one in view.settings for fact in shown_facts(one)]
+    other = [fact for fact in facts if fact[:2] == (FIRST, 1) and fact.arm == "constrained"]
+    losses = [f.value for f in other if f.metric == "held_out_loss" and f.seed == 1]
+    assert losses == INFEASIBLE
+    second = replace(view, settings=view.settings[1:])
+    few = read_facts(second, ArmStore(objects).record, ["multiplier"])
+    assert {(fact.setting, fact.metric) for fact in few.numbers} == {(SECOND, "multiplier")}
+    assert [row["seed"] for row in few.proposals] == [0, 1]
+
+
 def test_every_proposal_is_there_on_every_seed_whatever_became_of_it(objects: ObjectStore) -> None:
     store_sweep(objects, {FIRST: [INFEASIBLE, FEASIBLE, DIVERGED], SECOND: [FEASIBLE]})
     table = proposals(objects)
@@ -115,7 +140,7 @@ def test_the_export_holds_both_and_score_against_alpha_is_one_line(
     curve = table.groupby(["setting", "alpha"]).constrained_mean_rmse.mean()
     assert curve[FIRST].index.tolist() == pytest.approx([0.2, 0.2001])
     text = (tmp_path / "out/tables/tidy.csv").read_text()
-    assert pandas.read_csv(io.StringIO(text)).columns.tolist() == list(COLUMNS)
+    assert pandas.read_csv(io.StringIO(text)).columns.tolist() == list(Fact._fields)
     for name in ("proposals", "tidy"):
         found = pandas.read_csv(tmp_path / f"out/tables/{name}.csv")
         empty = set(found.columns[found.isna().all()])
