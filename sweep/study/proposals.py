@@ -212,7 +212,8 @@ def put_judged(
     outcomes: Mapping[int, ProposalOutcome],
 ) -> None:
     """Store what the judged proposals of a setting came to, in the place of what is there."""
-    objects.put_json(_judged_name(sweep, setting), _judged_plain(points, outcomes))
+    plain = {str(n): {"point": points[n], "outcome": o.to_json()} for n, o in outcomes.items()}
+    objects.put_json(_judged_name(sweep, setting), plain)
 
 
 def drop_outcomes(objects: ObjectStore, sweep: str, setting: str, numbers: Container[int]) -> None:
@@ -253,25 +254,11 @@ class JudgedFiles:
         """Put the file that has waited longest, when it is time; or ``every`` one that changed."""
         while self.is_ours and self._changed and (every or time.monotonic() >= self._next_s):
             setting, began_s = next(iter(self._changed)), time.monotonic()
-            put_judged(
-                self._objects,
-                self._sweep,
-                setting,
-                self._points[setting],
-                self._outcomes[setting],
-            )
+            points, outcomes = self._points[setting], self._outcomes[setting]
+            put_judged(self._objects, self._sweep, setting, points, outcomes)
             del self._changed[setting]
             now_s = time.monotonic()
             self._next_s = now_s + _JUDGED_PACE * (now_s - began_s)
-
-
-def _judged_plain(
-    points: Mapping[int, Point], outcomes: Mapping[int, ProposalOutcome]
-) -> dict[str, Json]:
-    return {
-        str(number): {"point": points[number], "outcome": outcome.to_json()}
-        for number, outcome in outcomes.items()
-    }
 
 
 def put_retired(objects: ObjectStore, sweep: str, retired: Mapping[str, str]) -> None:
