@@ -34,7 +34,7 @@ _hints = cache(get_type_hints)
 
 
 def _plain(value: Json) -> Json:
-    if isinstance(value, Plain):
+    if hasattr(value, "to_json"):
         return value.to_json()
     if isinstance(value, Mapping):
         return {key: _plain(v) for key, v in value.items()}

@@ -9,6 +9,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from sweep.api import columns, frames, html
+from sweep.confirmation.summary import ConfirmationSummary, ConfirmedSetting
 from sweep.report.figures import FIGURES, draw
 from sweep.report.measured import Measured, confirmations, measured
 from sweep.report.report import OF_CONFIRMATION as REPORTED
@@ -225,11 +226,11 @@ class Sweep:
         if self.confirmed is None:
             confirmed = confirmations(self.objects, self.name)
         else:
-            confirmed = [dict(self.confirmed)]
+            confirmed = [self.confirmed]
         return measured(self._shown, ArmStore(self.objects).record, {}, names, confirmed)
 
     @cached_property
-    def confirmed(self) -> Mapping[str, Json] | None:
+    def confirmed(self) -> ConfirmationSummary | None:
         """What a confirmation shows; None of a search."""
         if not self.is_confirmation:
             return None
@@ -264,7 +265,10 @@ class SettingOf:
         """All that is known of its pair, as `sweep best --json` has it."""
         if self.sweep.confirmed is None:
             return self.sweep.measured.entries[self.name].to_json()
-        return next(e for e in self.sweep.confirmed["settings"] if e["setting"] == self.name)
+        return self._confirmed(self.sweep.confirmed).to_json()
+
+    def _confirmed(self, confirmed: ConfirmationSummary) -> ConfirmedSetting:
+        return next(one for one in confirmed.settings if one.setting == self.name)
 
     def _repr_html_(self) -> str:
         confirmed = self.sweep.confirmed
@@ -274,6 +278,7 @@ class SettingOf:
         from sweep.confirmation.tables import confirmed_table
         from sweep.confirmation.words import of_setting
 
-        alone = {**confirmed, "families": [], "settings": [self.entry]}
-        said = of_setting(self.entry, confirmed)
+        one = self._confirmed(confirmed)
+        alone = replace(confirmed, families=[], settings=[one])
+        said = of_setting(one, confirmed)
         return html.of_confirmed_setting(self.name, said, confirmed_table(alone).shown)

@@ -257,7 +257,7 @@ def confirm(
     if as_json:
         from sweep.confirmation.comparisons import confirmed  # scipy, statsmodels: two seconds
 
-        print_json(confirmed(objects, load_definition(objects, own), plan))
+        print_json(confirmed(objects, load_definition(objects, own), plan).to_json())
     raise SystemExit(code)
 
 

@@ -335,7 +335,7 @@ def best(name: str | None, at: ShownSettings, as_json: bool) -> None:
         if definition.space.phase == "confirmation":
             from sweep.confirmation.stages import shown_now  # scipy, statsmodels: two seconds
 
-            entries = shown_now(objects, definition)
+            entries = shown_now(objects, definition).to_json()
         else:
             _, view = open_sweep(at.storage, name, "pairs")
             entries = best_entries(view, run_ids(objects, view.definition) if as_json else {})
@@ -349,10 +349,12 @@ def best(name: str | None, at: ShownSettings, as_json: bool) -> None:
     with ask.readable(name, is_remote=at.address is not None):
         if isinstance(entries, Mapping):
             from sweep.cli.text.confirmed import print_confirmed, print_outcome
+            from sweep.confirmation.summary import ConfirmationSummary
 
-            print_outcome(entries)
+            confirmation = ConfirmationSummary.from_json(entries)
+            print_outcome(confirmation)
             click.echo()
-            print_confirmed(entries)
+            print_confirmed(confirmation)
             return
         summaries = [SettingSummary.from_json(entry) for entry in entries]
         print_answer(summaries)

@@ -128,7 +128,7 @@ def confirm_studies(asked: Studies, *, dry_run: bool, as_json: bool) -> None:
 
     entry = studied(objects, search, plan)
     if as_json:
-        print_json(entry)
+        print_json(entry.to_json())
         return
     from sweep.cli.text.studies import print_studied
 

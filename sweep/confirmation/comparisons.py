@@ -1,4 +1,4 @@
-"""Comparisons of a confirmation: what its stored arms show, as JSON.
+"""Comparisons of a confirmation: what its stored arms show.
 
 Pairs are joined by seed identity, every planned seed counts (intention to treat), and the numbers
 of a table are those of the plan: families first, their settings after them. All numbers of a
@@ -26,6 +26,18 @@ from sweep.confirmation.plan import (
     PlannedSetting,
 )
 from sweep.confirmation.readings import other_readings
+from sweep.confirmation.summary import (
+    ArmsSummary,
+    ConfirmationSummary,
+    ConfirmedSetting,
+    Contrast,
+    EqualTries,
+    Family,
+    Marked,
+    Seeds,
+    UnitCounts,
+    Verdicts,
+)
 from sweep.results.provenance import codes_of
 from sweep.statistics.decisions import Row, table
 from sweep.statistics.design import Design
@@ -33,7 +45,7 @@ from sweep.statistics.failures import clopper_pearson, failure_rates_p
 from sweep.study.definition import Definition
 from sweep.study.feasibility import Judgement, judge
 from sweep.study.pairs import ReadRecord
-from trainables.plain import Json, finite
+from trainables.plain import finite
 from trainables.primal_dual.certificate import LEAST_UNITS
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
@@ -44,7 +56,7 @@ Gains = Mapping[int, float]  # by seed
 
 def confirmed(
     objects: ObjectStore, definition: Definition, plan: Plan, *, record: ReadRecord | None = None
-) -> dict[str, Json]:
+) -> ConfirmationSummary:
     """Everything that a confirmation shows now, for tables, texts and programs.
 
     While it still trains the seeds that are whole count, and of its looks those that are reached.
@@ -64,27 +76,25 @@ def confirmed(
         for one in plan.settings
     ]
     plain = tables[UNCONSTRAINED]
-    vacuous = [one["setting"] for one in settings if one["vacuous"]]
-    entry: dict[str, Json] = {
-        "name": definition.name,
-        "search": plan.search,
-        "plan": plan.digest,
-        "measure": plan.measure,
-        "metric": facts.metric.label,
-        "unit": facts.metric.unit,
-        "design": plan.design.to_json(),
-        "worst_score": plan.worst_score,
-        "seeds": {"planned": list(plan.seeds), "asked": list(definition.space.search_seeds)},
-        "families": [
-            {**row.to_json(), "marked": plain.family_mark(row, vacuous)}
-            for row in plain.rows
-            if row.settings
-        ],
-        "settings": settings,
-        "controls": {name: CONTROLS[name].says for name in plan.controls},
-        "deviations": list(deviations(objects, definition, plan, list(arms.values()))),
-    }
-    return finite(entry)  # type: ignore[no-any-return]
+    vacuous = [one.setting for one in settings if one.vacuous]
+    summary: ConfirmationSummary = finite(
+        ConfirmationSummary(
+            name=definition.name,
+            search=plan.search,
+            plan=plan.digest,
+            measure=plan.measure,
+            metric=facts.metric.label,
+            unit=facts.metric.unit,
+            design=plan.design,
+            worst_score=plan.worst_score,
+            seeds=Seeds(planned=plan.seeds, asked=definition.space.search_seeds),
+            families=plain.families(vacuous),
+            settings=settings,
+            controls={name: CONTROLS[name].says for name in plan.controls},
+            deviations=list(deviations(objects, definition, plan, list(arms.values()))),
+        )
+    )
+    return summary
 
 
 def control_design(plan: Plan, settings: Sequence[str]) -> Design | None:
@@ -104,15 +114,15 @@ def control_design(plan: Plan, settings: Sequence[str]) -> Design | None:
 
 def is_decided(objects: ObjectStore, definition: Definition, plan: Plan) -> bool:
     """Whether every family has an outcome against plain training that may be printed."""
-    return all(map(is_settled, confirmed(objects, definition, plan)["families"]))
+    return all(map(is_settled, confirmed(objects, definition, plan).families))
 
 
-def is_settled(family: Mapping[str, Json]) -> bool:
+def is_settled(family: Family) -> bool:
     """Whether more seeds need not be trained for a family.
 
     A claim that its settings do not bear out over units may come to be borne out at a later look.
     """
-    return "undecided" not in (family["outcome"], family["marked"])
+    return "undecided" not in (family.outcome, family.marked)
 
 
 def _table(
@@ -138,7 +148,7 @@ def _setting(
     arms: SettingArms,
     tables: Mapping[str, Held],
     tolerance: float,
-) -> dict[str, Json]:
+) -> ConfirmedSetting:
     rows = {
         other: row
         for other, of in tables.items()
@@ -155,61 +165,63 @@ def _setting(
     test_units, plain = _test_units(arms), kinds[UNCONSTRAINED]
     # Where units are too few to certify it, the means say whether the constraint binds. An arm
     # without a result says nothing of it.
-    few = test_units is not None and test_units["groups"] < LEAST_UNITS
-    meets = plain["feasible_by_mean"] if few else plain["certified"]["feasible"]
-    judged = plain["seeds"] - plain["counted_as_constant"]
+    few = test_units is not None and test_units.groups < LEAST_UNITS
+    meets = (plain.feasible_by_mean or 0) if few else plain.certified.feasible
+    judged = plain.seeds - plain.counted_as_constant
     vacuous = judged > 0 and meets / judged >= CERTIFIED
-    return {
-        "setting": planned.name,
-        "family": planned.family,
-        "proposal": planned.proposal,
-        "chosen": planned.chosen,
-        "point": dict(planned.point),
-        "arms": kinds,
-        "test_units": test_units,
-        "contrasts": {
-            other: {
-                **row.to_json(),
-                "marked": "vacuous"
-                if vacuous and other == UNCONSTRAINED
-                else tables[other].mark(row),
-                "units": None
-                if (found := tables[other].crossed[row.name]) is None
-                else found.to_json(),
-                "question": "matched" if other == UNCONSTRAINED else CONTROLS[other].question,
-                "per_seed": {str(s): d for s, d in arms.gains(other, plan.measure).items()},
-                **_on_counted(arms, other, plan.seeds[: row.counted]),
-            }
-            for other, row in rows.items()
-        },
-        "search_gain": gain,
-        "confirmed_gain": mean,
-        "shrinkage": _shrinkage(gain, mean),
-        "equal_tries": planned.equal_tries,
-        "vacuous": vacuous,
-    }
-
-
-def _test_units(arms: SettingArms) -> dict[str, Json] | None:
-    """How many units and groups of them networks are certified and compared on."""
-    found = arms.reference()
-    return (
-        None
-        if found is None
-        else units.Groups.of(found.dev_units, arms.config.facts.unit).to_json()
+    contrasts = {}
+    for other, row in rows.items():
+        is_plain = other == UNCONSTRAINED
+        marked = "vacuous" if vacuous and is_plain else tables[other].mark(row)
+        contrasts[other] = _contrast(plan, arms, other, row, marked, tables[other])
+    return ConfirmedSetting(
+        setting=planned.name,
+        family=planned.family,
+        proposal=planned.proposal,
+        chosen=planned.chosen,
+        point=planned.point,
+        arms=kinds,
+        test_units=test_units,
+        contrasts=contrasts,
+        search_gain=gain,
+        confirmed_gain=mean,
+        shrinkage=_shrinkage(gain, mean),
+        equal_tries=None
+        if planned.equal_tries is None
+        else EqualTries.from_json(planned.equal_tries),
+        vacuous=vacuous,
     )
 
 
-def _on_counted(arms: SettingArms, other: str, seeds: Sequence[int]) -> dict[str, Json]:
-    """Both arms, what trained them, and every measure on the seeds that a contrast counts."""
-    both = {kind: _means(arms.outcomes.get(kind, {}), seeds) for kind in (CONSTRAINED, other)}
-    beside = {
-        measure: _mean_gain({s: d for s, d in arms.gains(other, measure).items() if s in seeds})
-        for measure in MEASURES
-    }
-    of = (arms.outcomes.get(kind, {}) for kind in (CONSTRAINED, other))
-    records = [by_seed[seed].record for by_seed in of for seed in seeds if seed in by_seed]
-    return {"means": both, "beside": beside, "codes": codes_of(records)}
+def _test_units(arms: SettingArms) -> UnitCounts | None:
+    """How many units and groups of them networks are certified and compared on."""
+    measured = arms.reference()
+    if measured is None:
+        return None
+    return UnitCounts.from_json(
+        units.Groups.of(measured.dev_units, arms.config.facts.unit).to_json()
+    )
+
+
+def _contrast(
+    plan: Plan, arms: SettingArms, other: str, row: Row, marked: Marked, lines: Held
+) -> Contrast:
+    """A line of the table, and both arms in every measure on the seeds that it counts."""
+    seeds, over_units = plan.seeds[: row.counted], lines.crossed[row.name]
+    kinds = {kind: arms.outcomes.get(kind, {}) for kind in (CONSTRAINED, other)}
+    counted = [by[seed].record for by in kinds.values() for seed in seeds if seed in by]
+    return Contrast.from_json(
+        {
+            **row.to_json(),
+            "marked": marked,
+            "units": None if over_units is None else over_units.to_json(),
+            "question": "matched" if other == UNCONSTRAINED else CONTROLS[other].question,
+            "per_seed": {str(s): d for s, d in arms.gains(other, plan.measure).items()},
+            "means": {kind: _means(by, seeds) for kind, by in kinds.items()},
+            "beside": {measure: _spread(arms, other, measure, seeds) for measure in MEASURES},
+            "codes": codes_of(counted),
+        }
+    )
 
 
 def _means(of: Mapping[int, Outcome], seeds: Sequence[int]) -> dict[Measure, float]:
@@ -240,7 +252,15 @@ class Held:
     rows: tuple[Row, ...]
     crossed: Mapping[str, units.OverUnits | None]  # by setting, over the seeds that it counts
 
-    def mark(self, row: Row) -> str:
+    def families(self, vacuous: Collection[str] = ()) -> list[Family]:
+        """The lines of the families, with what may be claimed of each; see ``family_mark``."""
+        return [
+            Family.from_json({**row.to_json(), "marked": self.family_mark(row, vacuous)})
+            for row in self.rows
+            if row.settings
+        ]
+
+    def mark(self, row: Row) -> Marked:
         """The outcome that a table may print of a setting.
 
         A claim is made only where the interval over seeds and test units bears it out, too; without
@@ -248,7 +268,7 @@ class Held:
         """
         return row.outcome if self._bears_out(row.outcome, row) else "undecided"
 
-    def family_mark(self, row: Row, vacuous: Collection[str] = ()) -> str:
+    def family_mark(self, row: Row, vacuous: Collection[str] = ()) -> Marked:
         """The outcome that a table may print of a family.
 
         Its own, where some setting that is not ``vacuous`` points that way and bears it out over
@@ -312,11 +332,11 @@ def held(
     )
 
 
-def _arm(kind: str, arms: SettingArms, seeds: Sequence[int], tolerance: float) -> dict[str, Json]:
+def _arm(kind: str, arms: SettingArms, seeds: Sequence[int], tolerance: float) -> ArmsSummary:
     """One kind of arm over the seeds that its contrast counts; how all of them ended beside it."""
     every = arms.outcomes[kind]
     of = [every[seed] for seed in seeds if seed in every]
-    values: dict[str, list[float]] = {}
+    values: dict[Measure, list[float]] = {}
     for outcome in of:
         for name, value in outcome.measures.items():
             values.setdefault(name, []).append(value)
@@ -324,18 +344,22 @@ def _arm(kind: str, arms: SettingArms, seeds: Sequence[int], tolerance: float) -
     judged = [_judged(outcome, arms, tolerance) for outcome in of]
     verdicts = ["infeasible" if one is None else one.certificate.verdict for one in judged]
     certified = verdicts.count("feasible")
-    return {
-        "seeds": len(of),
-        "wanted": len(arms.seeds),
-        "mean": {name: fmean(v) for name, v in values.items() if len(v) == len(of)},
-        "sd": {name: stdev(v) for name, v in values.items() if len(v) == len(of) > 1},
-        "ended": {status: ended.count(status) for status in dict.fromkeys(ended)},
-        "counted_as_constant": sum(outcome.counted_as_constant for outcome in of),
-        "certified": {v: verdicts.count(v) for v in ("feasible", "infeasible", "undecided")},
-        "certified_interval": list(clopper_pearson(certified, len(of))) if of else None,
-        "feasible_by_mean": sum(one is not None and one.feasible for one in judged),
-        "feasible": bool(of) and certified / len(of) >= CERTIFIED,
-    }
+    return ArmsSummary(
+        seeds=len(of),
+        wanted=len(arms.seeds),
+        mean={name: fmean(v) for name, v in values.items() if len(v) == len(of)},
+        sd={name: stdev(v) for name, v in values.items() if len(v) == len(of) > 1},
+        ended={status: ended.count(status) for status in dict.fromkeys(ended)},
+        counted_as_constant=sum(outcome.counted_as_constant for outcome in of),
+        certified=Verdicts(
+            feasible=certified,
+            infeasible=verdicts.count("infeasible"),
+            undecided=verdicts.count("undecided"),
+        ),
+        certified_interval=clopper_pearson(certified, len(of)) if of else None,
+        feasible_by_mean=sum(one is not None and one.feasible for one in judged),
+        feasible=bool(of) and certified / len(of) >= CERTIFIED,
+    )
 
 
 def verdict(outcome: Outcome, arms: SettingArms, tolerance: float) -> str:
@@ -350,10 +374,13 @@ def _judged(outcome: Outcome, arms: SettingArms, tolerance: float) -> Judgement 
     return judge([outcome.record], constraint, tolerance)
 
 
-def _mean_gain(gains: Gains) -> dict[str, float] | None:
-    if not gains:
+def _spread(
+    arms: SettingArms, other: str, measure: Measure, seeds: Sequence[int]
+) -> dict[str, float] | None:
+    """Mean and standard deviation of the gain in one measure; None where no seed has it."""
+    values = [gain for seed, gain in arms.gains(other, measure).items() if seed in seeds]
+    if not values:
         return None
-    values = list(gains.values())
     return {"mean": fmean(values), "sd": stdev(values) if len(values) > 1 else math.nan}
 
 

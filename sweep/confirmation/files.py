@@ -38,6 +38,6 @@ def files_of(
         files |= table_files(table, definition.name)
     return {
         **files,
-        "confirmed.json": text_of(entry),
+        "confirmed.json": text_of(entry.to_json()),
         "plan.json": text_of({**plan.to_json(), "digest": plan.digest}),
     }

@@ -8,6 +8,7 @@ from search_spaces.space import SearchSpace
 from sweep.confirmation.arms import SettingArms
 from sweep.confirmation.comparisons import CERTIFIED
 from sweep.confirmation.plan import CONSTRAINED, MEASURES, UNCONSTRAINED, Measure
+from sweep.confirmation.summary import ConfirmationSummary, ConfirmedSetting
 from sweep.confirmation.words import ended_text, is_early
 from sweep.render.table import Table
 from sweep.results.tables.paper_hyperparameters import Trained
@@ -21,7 +22,6 @@ from sweep.results.tables.paper_results import (
     results_arranged,
 )
 from trainables.config.arm import ArmConfig
-from trainables.plain import Json
 
 _LINES: Mapping[Measure, str] = {
     "unseen_mean": "unseen",
@@ -40,7 +40,7 @@ _MARKS = {
 
 
 def paper_confirmed_table(
-    space: SearchSpace, entry: Mapping[str, Json], *, beside_paper: bool = False
+    space: SearchSpace, entry: ConfirmationSummary, *, beside_paper: bool = False
 ) -> Table:
     """Both arms on fresh seeds, the tested measure and that of the paper; bold where decided.
 
@@ -49,14 +49,14 @@ def paper_confirmed_table(
         entry: that of ``confirmed``.
         beside_paper: with the published numbers below ours.
     """
-    settings = entry["settings"]
-    lines = [line for one in settings for line in _lines(space, one, entry["measure"])]
+    settings = entry.settings
+    lines = [line for one in settings for line in _lines(space, one, entry.measure)]
     facts = space.base.facts
     tested, intervals = (
-        _LINES[entry["measure"]],
-        sorted({one["contrasts"][UNCONSTRAINED]["interval"] for one in settings}),
+        _LINES[entry.measure],
+        sorted({one.against_plain.interval for one in settings}),
     )
-    ended = {one["setting"]: one["contrasts"][UNCONSTRAINED]["counted"] for one in settings}
+    ended = {one.setting: one.against_plain.counted for one in settings}
     counts = sorted(set(ended.values()))
     seeds = (
         f"{counts[0]} fresh seeds"
@@ -66,30 +66,30 @@ def paper_confirmed_table(
     notes = [
         f"{facts.metric.label} on the test split, in {facts.metric.unit}, "
         f"{facts.metric.direction}; mean over {seeds}. L: layers; gamma: train gamma.",
-        f"{tested}: {MEASURES[entry['measure']]}, which is tested."
+        f"{tested}: {MEASURES[entry.measure]}, which is tested."
         + "".join(
             f" {_LINES[name]}: {MEASURES[name]}, as the paper has it, which is not."
-            for name in dict.fromkeys(_paper_measure(space, one["setting"]) for one in settings)
-            if name != entry["measure"]
+            for name in dict.fromkeys(_paper_measure(space, one.setting) for one in settings)
+            if name != entry.measure
         ),
         f"gain: paired by seed, above 0 the constrained network is better; bold where the plan's "
         f"test says better or worse. Interval: {'; '.join(intervals)}.",
         *mark_notes([line.marks for line in lines], _MARKS),
         *(
-            f"{one['setting']}: decided at {contrast['decided_at']} seeds; over all "
-            f"{contrast['seeds']} that ended the tested gain is {ended_text(contrast)}."
+            f"{one.setting}: decided at {contrast.decided_at} seeds; over all "
+            f"{contrast.seeds} that ended the tested gain is {ended_text(contrast)}."
             for one in settings
-            if is_early(contrast := one["contrasts"][UNCONSTRAINED])
+            if is_early(contrast := one.against_plain)
         ),
-        f"Plan {entry['plan']}, stored before the test split was read.",
-        *(f"Departs from the plan: {text}" for text in entry["deviations"]),
+        f"Plan {entry.plan}, stored before the test split was read.",
+        *(f"Departs from the plan: {text}" for text in entry.deviations),
     ]
     return results_arranged(lines, notes, beside_paper=beside_paper)
 
 
-def trained_arms(arms: Sequence[SettingArms], entry: Mapping[str, Json]) -> list[Trained]:
+def trained_arms(arms: Sequence[SettingArms], entry: ConfirmationSummary) -> list[Trained]:
     """What the constrained arms of every setting were trained with."""
-    marks = {one["setting"]: _mark(one) for one in entry["settings"]}
+    marks = {one.setting: _mark(one) for one in entry.settings}
     found = []
     for one in arms:
         records = [outcome.record for outcome in one.outcomes[CONSTRAINED].values()]
@@ -99,17 +99,17 @@ def trained_arms(arms: Sequence[SettingArms], entry: Mapping[str, Json]) -> list
     return found
 
 
-def _lines(space: SearchSpace, one: Mapping[str, Json], measure: Measure) -> list[Line]:
-    config, contrast = _config(space, one["setting"]), one["contrasts"][UNCONSTRAINED]
+def _lines(space: SearchSpace, one: ConfirmedSetting, measure: Measure) -> list[Line]:
+    config, contrast = _config(space, one.setting), one.against_plain
     key = config.facts.metric.key
     found = []
-    for name in dict.fromkeys((measure, _paper_measure(space, one["setting"]))):
-        ours, theirs = (one["arms"][arm]["mean"].get(name) for arm in (CONSTRAINED, UNCONSTRAINED))
+    for name in dict.fromkeys((measure, _paper_measure(space, one.setting))):
+        ours, theirs = (one.arms[arm].mean.get(name) for arm in (CONSTRAINED, UNCONSTRAINED))
         is_tested = name == measure
-        beside = contrast["beside"].get(name)
+        beside = contrast.beside.get(name)
         found.append(
             Line(
-                setting=one["setting"],
+                setting=one.setting,
                 config=config,
                 layers=config.model.layers,
                 numbers=_LINES[name],
@@ -117,12 +117,12 @@ def _lines(space: SearchSpace, one: Mapping[str, Json], measure: Measure) -> lis
                 constrained=ours,
                 unconstrained=theirs,
                 marks=_mark(one),
-                gain=contrast["mean"] if is_tested else beside and beside["mean"],
-                low=contrast["low"] if is_tested else None,
-                high=contrast["high"] if is_tested else None,
-                outcome=contrast["marked"] if is_tested else "not tested",
-                seeds=contrast["counted"],
-                codes=contrast["codes"],
+                gain=contrast.mean if is_tested else beside.mean if beside else None,
+                low=contrast.low if is_tested else None,
+                high=contrast.high if is_tested else None,
+                outcome=contrast.marked if is_tested else "not tested",
+                seeds=contrast.counted,
+                codes=contrast.codes,
             )
         )
     return found
@@ -132,12 +132,13 @@ def _paper_measure(space: SearchSpace, name: str) -> Measure:
     return "ood_auc" if paper_measure(_config(space, name)) == "ood_auc" else "ood_mean"
 
 
-def _mark(one: Mapping[str, Json]) -> str:
-    ours = one["arms"][CONSTRAINED]
-    mark = NO_WINNER if one["vacuous"] else ""
-    if ours["feasible"] or not ours["seeds"]:
+def _mark(one: ConfirmedSetting) -> str:
+    ours = one.constrained
+    mark = NO_WINNER if one.vacuous else ""
+    if ours.feasible or not ours.seeds:
         return mark
-    missed = ours["certified"]["infeasible"] or ours["feasible_by_mean"] < CERTIFIED * ours["seeds"]
+    by_mean = ours.feasible_by_mean or 0
+    missed = ours.certified.infeasible or by_mean < CERTIFIED * ours.seeds
     return (INFEASIBLE if missed else UNDECIDED) + mark
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from sweep.confirmation.comparisons import confirmed, is_decided
 from sweep.confirmation.plan import Plan, load_plan
+from sweep.confirmation.summary import ConfirmationSummary
 from sweep.study.definition import Definition
 from trainables.errors import StoreError
-from trainables.plain import Json
 from trainables.records.objects import ObjectStore
 
 
@@ -21,7 +21,7 @@ def plan_of(objects: ObjectStore, definition: Definition) -> Plan:
     return plan
 
 
-def shown_now(objects: ObjectStore, definition: Definition) -> dict[str, Json]:
+def shown_now(objects: ObjectStore, definition: Definition) -> ConfirmationSummary:
     """What a stored confirmation shows now."""
     return confirmed(objects, definition, plan_of(objects, definition))
 

@@ -1,4 +1,4 @@
-"""Table of studies: what their stored arms show of both sides tuned, as JSON.
+"""Table of studies: what their stored arms show of both sides tuned.
 
 One gain for each study and setting, tested by the same function as a confirmation's: the unit
 is the study, every planned one counts, and the tuned question has a table of its own.
@@ -16,9 +16,15 @@ from sweep.confirmation.comparisons import Held, deviations, held, is_settled, v
 from sweep.confirmation.measures import constant_of, sign_of
 from sweep.confirmation.plan import CONSTRAINED, StudiesPlan, load_plan
 from sweep.confirmation.studies import TUNED, found_winner, study_search
+from sweep.confirmation.summary import (
+    StudiedFamily,
+    StudiedSetting,
+    StudiesSummary,
+    StudyCounts,
+)
 from sweep.statistics.decisions import Row
 from sweep.study.definition import Definition, definition_name, load_definition
-from trainables.plain import Json, finite
+from trainables.plain import finite
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
@@ -36,7 +42,7 @@ class _Part:
 _PLAINLY = _Part(0.0, lacks=CONSTRAINED)
 
 
-def studied(objects: ObjectStore, search: Definition, plan: StudiesPlan) -> dict[str, Json]:
+def studied(objects: ObjectStore, search: Definition, plan: StudiesPlan) -> StudiesSummary:
     """Everything that the studies show now, for texts and programs."""
     parts = _every_part(objects, search, plan)
     by_name = {
@@ -49,42 +55,42 @@ def studied(objects: ObjectStore, search: Definition, plan: StudiesPlan) -> dict
     facts = search.space.base.facts
     whole = replace(study_search(search, plan, 1), name=plan.name)
     whole = replace(whole, space=replace(whole.space, search_seeds=plan.seeds))
-    entry: dict[str, Json] = {
-        "name": plan.name,
-        "search": plan.search,
-        "plan": plan.digest,
-        "question": "tuned",
-        "unit_of_statistics": "study",
-        "measure": plan.measure,
-        "metric": facts.metric.label,
-        "unit": facts.metric.unit,
-        "design": plan.design.to_json(),
-        "worst_score": plan.worst_score,
-        "no_winner": plan.no_winner,
-        "studies": {
-            "planned": plan.count,
-            "whole": sum(_is_whole(plan, by) for by in parts.values()),
-            "n_proposals": plan.n_proposals,
-            "seeds": list(plan.seeds),
-            "search_seeds": list(map(list, plan.search_seeds)),
-        },
-        "families": [
-            {**_numbers(row), "marked": shown.family_mark(row)}
-            for row in shown.rows
-            if row.settings
-        ],
-        "settings": settings,
-        "deviations": [
-            *_other_tries(objects, plan),
-            *deviations(objects, whole, plan, [of for of in arms.values() if of], TUNED),
-        ],
-    }
-    return finite(entry)  # type: ignore[no-any-return]
+    summary: StudiesSummary = finite(
+        StudiesSummary(
+            name=plan.name,
+            search=plan.search,
+            plan=plan.digest,
+            measure=plan.measure,
+            metric=facts.metric.label,
+            unit=facts.metric.unit,
+            design=plan.design,
+            worst_score=plan.worst_score,
+            no_winner=plan.no_winner,
+            studies=StudyCounts(
+                planned=plan.count,
+                whole=sum(_is_whole(plan, by) for by in parts.values()),
+                n_proposals=plan.n_proposals,
+                seeds=plan.seeds,
+                search_seeds=plan.search_seeds,
+            ),
+            families=[
+                StudiedFamily.from_json({**row.to_json(), "marked": shown.family_mark(row)})
+                for row in shown.rows
+                if row.settings
+            ],
+            settings=settings,
+            deviations=[
+                *_other_tries(objects, plan),
+                *deviations(objects, whole, plan, [of for of in arms.values() if of], TUNED),
+            ],
+        )
+    )
+    return summary
 
 
 def is_decided(objects: ObjectStore, search: Definition, plan: StudiesPlan) -> bool:
     """Whether every family has an outcome that may be printed."""
-    return all(map(is_settled, studied(objects, search, plan)["families"]))
+    return all(map(is_settled, studied(objects, search, plan).families))
 
 
 def _every_part(
@@ -179,7 +185,7 @@ def _merged(plan: StudiesPlan, name: str, of: Mapping[int, _Part]) -> SettingArm
     return SettingArms(name, plan.seeds, signatures, outcomes, there[0].config, references)
 
 
-def _setting(plan: StudiesPlan, shown: Held, row: Row, of: Mapping[int, _Part]) -> dict[str, Json]:
+def _setting(plan: StudiesPlan, shown: Held, row: Row, of: Mapping[int, _Part]) -> StudiedSetting:
     crossed = shown.crossed[row.name]
     parts = [of[seed] for seed in plan.seeds[: row.counted]]
     outcomes = [part.arms.outcomes for part in parts if part.arms is not None]
@@ -188,31 +194,22 @@ def _setting(plan: StudiesPlan, shown: Held, row: Row, of: Mapping[int, _Part]) 
         for kind in (CONSTRAINED, TUNED)
     }
     trained = [part for part in parts if part.lacks != CONSTRAINED]
-    return {
-        "setting": row.name,
-        **_numbers(row),
-        "marked": shown.mark(row),
-        "units": None if crossed is None else crossed.to_json(),
-        "no_winner": {
-            kind: sum(part.lacks == kind for part in parts) for kind in (CONSTRAINED, TUNED)
-        },
-        "counted_as_constant": constants,
-        "certified": {
-            "feasible": sum(part.is_certified for part in trained),
-            "of": len(trained),
-        },
-        "per_study": {
-            str(number): of[seed].gain
-            for number, seed in enumerate(plan.seeds, start=1)
-            if seed in of
-        },
+    lacking = {kind: sum(part.lacks == kind for part in parts) for kind in (CONSTRAINED, TUNED)}
+    gains = {
+        str(number): of[seed].gain for number, seed in enumerate(plan.seeds, start=1) if seed in of
     }
-
-
-def _numbers(row: Row) -> dict[str, Json]:
-    """A row whose unit is the study."""
-    plain = row.to_json()
-    return {"studies" if name == "seeds" else name: value for name, value in plain.items()}
+    certified = {"feasible": sum(part.is_certified for part in trained), "of": len(trained)}
+    return StudiedSetting.from_json(
+        {
+            **row.to_json(),
+            "marked": shown.mark(row),
+            "units": None if crossed is None else crossed.to_json(),
+            "no_winner": lacking,
+            "counted_as_constant": constants,
+            "certified": certified,
+            "per_study": gains,
+        }
+    )
 
 
 def _other_tries(objects: ObjectStore, plan: StudiesPlan) -> Iterator[str]:

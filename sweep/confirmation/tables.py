@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from sweep.confirmation.plan import CONSTRAINED, MEASURES, UNCONSTRAINED
+from sweep.confirmation.plan import CONSTRAINED, MEASURES, UNCONSTRAINED, Measure
+from sweep.confirmation.summary import ConfirmationSummary, ConfirmedSetting, Contrast, Family
 from sweep.confirmation.words import (
     ended_text,
     is_early,
@@ -15,7 +16,6 @@ from sweep.confirmation.words import (
 )
 from sweep.render.table import NOTHING, Row, Table, number
 from sweep.results.verdict_text import codes_text
-from trainables.plain import Json
 
 QUESTIONS = {
     "matched": "only who sets the layer weights differs",
@@ -29,16 +29,15 @@ EARLY = (
 )
 
 
-def confirmed_table(entry: Mapping[str, Json]) -> Table:
+def confirmed_table(entry: ConfirmationSummary) -> Table:
     """One row a family, a setting and a contrast; > 0: the constrained network is better."""
     rows: list[Row] = []
-    for family in entry["families"]:
-        numbers = {**_numbers(family), "outcome": family["marked"]}
-        rows.append({"level": "family", "setting": family["name"], **numbers})
-    for one in entry["settings"]:
-        for other, contrast in one["contrasts"].items():
-            rows.append(_contrast_row(one, other, contrast, entry["measure"]))
-    contrasts = [c for one in entry["settings"] for c in one["contrasts"].values()]
+    for family in entry.families:
+        rows.append({"level": "family", "setting": family.name, **_numbers(family)})
+    for one in entry.settings:
+        for other, contrast in one.contrasts.items():
+            rows.append(_contrast_row(one, other, contrast, entry.measure))
+    contrasts = entry.contrasts
     shown_rows = [row for row in rows if row["level"] == "setting"]
     shown = [
         ("setting", [str(row["setting"]) for row in shown_rows]),
@@ -48,125 +47,121 @@ def confirmed_table(entry: Mapping[str, Json]) -> Table:
         ("from", [number(row["low"], "+.3f") for row in shown_rows]),
         ("to", [number(row["high"], "+.3f") for row in shown_rows]),
         ("p", [number(row["p_adjusted"], ".2g") for row in shown_rows]),
-        ("outcome", [marked_text(contrast, entry) for contrast in contrasts]),
+        ("outcome", [marked_text(contrast, entry.design) for contrast in contrasts]),
         *early_columns(contrasts),
         ("certified", [str(row["certified"] or NOTHING) for row in shown_rows]),
     ]
     return Table("confirmed", caption(entry), rows, shown, notes(entry), texts=2, headed=1)
 
 
-def early_columns(contrasts: Sequence[Mapping[str, Json]]) -> list[tuple[str, list[str]]]:
+def early_columns(contrasts: Sequence[Family]) -> list[tuple[str, list[str]]]:
     """What all ended seeds say beside early decisions; nothing where there is none."""
     if not any(map(is_early, contrasts)):
         return []
     cells = [ended_text(c) if is_early(c) else NOTHING for c in contrasts]
-    counts = [str(c["seeds"]) if is_early(c) else NOTHING for c in contrasts]
+    counts = [str(c.seeds) if is_early(c) else NOTHING for c in contrasts]
     return [("ended seeds", counts), ("gain over all ended", cells)]
 
 
-def caption(entry: Mapping[str, Json]) -> str:
+def caption(entry: ConfirmationSummary) -> str:
     """What is in the table."""
-    return f"Constrained against other training on fresh seeds, {entry['metric']}, test split"
+    return f"Constrained against other training on fresh seeds, {entry.metric}, test split"
 
 
-def notes(entry: Mapping[str, Json]) -> list[str]:
+def notes(entry: ConfirmationSummary) -> list[str]:
     """How to read it, and what departs from the plan."""
-    design = entry["design"]
-    every = [c for one in entry["settings"] for c in one["contrasts"].values()]
-    intervals = {c["interval"] for c in every}
-    questions = {c["question"] for c in every} if entry["controls"] else set()
+    design, every = entry.design, entry.contrasts
+    intervals = {contrast.interval for contrast in every}
+    questions = {contrast.question for contrast in every} if entry.controls else set()
     return [
-        f"Gain: {entry['metric']}, {MEASURES[entry['measure']]}, in {entry['unit']}; above 0 "
+        f"Gain: {entry.metric}, {MEASURES[entry.measure]}, in {entry.unit}; above 0 "
         "the constrained network is better. Paired by seed; every planned seed counts, one that "
-        f"ended without a result as the {entry['worst_score']}.",
+        f"ended without a result as the {entry.worst_score}.",
         f"Interval: {'; '.join(sorted(intervals))}. p: {p_text(design)}, adjusted: families first "
-        f"and their settings after them (Holm); the error of the whole table is {design['error']:g}"
-        + (", and that of all controls together the same." if entry["controls"] else "."),
+        f"and their settings after them (Holm); the error of the whole table is {design.error:g}"
+        + (", and that of all controls together the same." if entry.controls else "."),
         *([f"Gain over all ended: {EARLY}"] if any(map(is_early, every)) else []),
         "certified: constrained networks that the test units certify as feasible, of those on the "
         f"seeds that count{certified_over(entry)}.",
-        *[f"{name}: {says}." for name, says in entry["controls"].items()],
+        *[f"{name}: {says}." for name, says in entry.controls.items()],
         *[f"Question {name}: {QUESTIONS[name]}." for name in QUESTIONS if name in questions],
-        f"Plan {entry['plan']}, stored before the test split was read.",
-        *[f"Departs from the plan: {text}" for text in entry["deviations"]],
-        *contrast_code_notes(entry["settings"]),
+        f"Plan {entry.plan}, stored before the test split was read.",
+        *[f"Departs from the plan: {text}" for text in entry.deviations],
+        *contrast_code_notes(entry.settings),
         *sentences(entry),
     ]
 
 
-def certified_over(entry: Mapping[str, Json]) -> str:
+def certified_over(entry: ConfirmationSummary) -> str:
     """How many groups the test units of each setting lie in, in brackets."""
-    found = dict.fromkeys(text for one in entry["settings"] if (text := units_text(one)))
+    found = dict.fromkeys(text for one in entry.settings if (text := units_text(one.test_units)))
     return f" ({'; '.join(found)})" if found else ""
 
 
-def contrast_code_notes(settings: Sequence[Mapping[str, Json]]) -> list[str]:
+def contrast_code_notes(settings: Sequence[ConfirmedSetting]) -> list[str]:
     """The contrasts whose arms several codes trained, for below a table."""
     return [
-        f"{one['setting']} against {other.replace('_', ' ')}: {text}."
+        f"{one.setting} against {other.replace('_', ' ')}: {text}."
         for one in settings
-        for other, contrast in one["contrasts"].items()
-        if (text := codes_text(contrast["codes"]))
+        for other, contrast in one.contrasts.items()
+        if (text := codes_text(contrast.codes))
     ]
 
 
-def _contrast_row(
-    one: Mapping[str, Json], other: str, contrast: Mapping[str, Json], measure: str
-) -> Row:
-    is_plain = other == UNCONSTRAINED
-    ours = one["arms"][CONSTRAINED]
-    tries = one["equal_tries"] or {"gain": None, "tries": None}
-    units = contrast["units"] or one["test_units"] or {}
+def _contrast_row(one: ConfirmedSetting, other: str, contrast: Contrast, measure: Measure) -> Row:
+    ours, over_units = one.constrained, contrast.units
+    of_plain = {
+        "certified": f"{ours.certified.feasible} of {ours.seeds}",
+        "search_gain": one.search_gain,
+        "shrinkage": one.shrinkage,
+        "equal_tries_gain": one.equal_tries and one.equal_tries.gain,
+        "equal_tries": one.equal_tries and one.equal_tries.tries,
+    }
+    if other != UNCONSTRAINED:
+        of_plain = dict.fromkeys(of_plain)
+    counts = over_units or one.test_units
     return {
         "level": "setting",
-        "setting": one["setting"],
+        "setting": one.setting,
         "against": other,
-        "question": contrast["question"],
+        "question": contrast.question,
         **_numbers(contrast),
-        "outcome": contrast["marked"],
-        "codes": "; ".join(contrast["codes"]),
-        "constrained_mean": contrast["means"][CONSTRAINED].get(measure),
-        "other_mean": contrast["means"][other].get(measure),
-        "certified": f"{ours['certified']['feasible']} of {ours['seeds']}" if is_plain else None,
-        "units_low": contrast["units"] and contrast["units"]["low"],
-        "units_high": contrast["units"] and contrast["units"]["high"],
-        "units": units.get("units"),
-        "unit_groups": units.get("groups"),
-        **{
-            f"variance_{of}": contrast["units"] and contrast["units"]["variance"][of]
-            for of in ("seed", "unit", "rest")
-        },
-        "search_gain": one["search_gain"] if is_plain else None,
-        "shrinkage": one["shrinkage"] if is_plain else None,
-        "equal_tries_gain": tries["gain"] if is_plain else None,
-        "equal_tries": tries["tries"] if is_plain else None,
-        **{
-            f"{beside}_gain": None if values is None else values["mean"]
-            for beside, values in contrast["beside"].items()
-        },
+        "codes": "; ".join(contrast.codes),
+        "constrained_mean": contrast.means[CONSTRAINED].get(measure),
+        "other_mean": contrast.means[other].get(measure),
+        "certified": of_plain.pop("certified"),
+        "units_low": over_units and over_units.low,
+        "units_high": over_units and over_units.high,
+        "units": counts and counts.units,
+        "unit_groups": counts and counts.groups,
+        "variance_seed": over_units and over_units.variance.seed,
+        "variance_unit": over_units and over_units.variance.unit,
+        "variance_rest": over_units and over_units.variance.rest,
+        **of_plain,
+        **{f"{name}_gain": spread and spread.mean for name, spread in contrast.beside.items()},
     }
 
 
-def _numbers(contrast: Mapping[str, Json]) -> Row:
+def _numbers(contrast: Family) -> Row:
     return {
-        "family": contrast["family"],
-        "seeds": contrast["counted"],
-        "seeds_ended": contrast["seeds"],
-        "gain": contrast["mean"],
-        "low": contrast["low"],
-        "high": contrast["high"],
-        "interval": contrast["interval"],
-        "ended_gain": contrast["ended"]["mean"],
-        "ended_low": contrast["ended"]["low"],
-        "ended_high": contrast["ended"]["high"],
-        "ended_interval": contrast["ended"]["interval"],
-        "p": contrast["p"],
-        "p_adjusted": contrast["p_adjusted"],
-        "p_equivalent": contrast["p_equivalent"],
-        "e_value": contrast["e_value"],
-        "d_z": contrast["d_z"],
-        "outcome": contrast["outcome"],
-        "decided_at": contrast["decided_at"],
-        "sign_flip_p": contrast["sign_flip"]["p"],
-        "sign_flip_least_p": contrast["sign_flip"]["least_p"],
+        "family": contrast.family,
+        "seeds": contrast.counted,
+        "seeds_ended": contrast.seeds,
+        "gain": contrast.mean,
+        "low": contrast.low,
+        "high": contrast.high,
+        "interval": contrast.interval,
+        "ended_gain": contrast.ended.mean,
+        "ended_low": contrast.ended.low,
+        "ended_high": contrast.ended.high,
+        "ended_interval": contrast.ended.interval,
+        "p": contrast.p,
+        "p_adjusted": contrast.p_adjusted,
+        "p_equivalent": contrast.p_equivalent,
+        "e_value": contrast.e_value,
+        "d_z": contrast.d_z,
+        "outcome": contrast.marked,
+        "decided_at": contrast.decided_at,
+        "sign_flip_p": contrast.sign_flip.p,
+        "sign_flip_least_p": contrast.sign_flip.least_p,
     }

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from search_spaces.settings import short_names
 from sweep.confirmation.plan import UNCONSTRAINED
+from sweep.confirmation.summary import ConfirmationSummary, Contrast
 from sweep.confirmation.words import is_early
 from sweep.report.measured import Measured
 from sweep.report.style import GREY, OURS, SMALL, THEIRS, arrange, grid, legend
-from trainables.plain import Json
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 WIDE_IN = 4.3  # of a panel with names at its side: 8 points are 9 pixels on a phone
+Place = tuple[float, float]
 NEAR = 0.04  # of the axis: labels of points that lie so near would cover each other
 VERDICTS = {  # marker, colour, face
     "better": (">", OURS, OURS),
@@ -39,96 +39,80 @@ def forest(data: Measured) -> Figure | None:
     arrange(figure, panels, 1, width=WIDE_IN, height=0.3 * count / len(drawn) + 0.8)
     for axis, (entry, rows) in zip(panels, drawn, strict=True):
         axis.axvline(0, color="black", linewidth=0.8)
-        least = entry["design"]["smallest_effect"]
+        least = entry.design.smallest_effect
         if least is not None:
             axis.axvspan(-least, least, color=GREY, alpha=0.12, label="too small to matter")
-        for y, (_, contrast) in enumerate(rows):
-            marker, colour, face = VERDICTS[contrast["marked"]]
-            if contrast["low"] is not None and contrast["high"] is not None:
-                axis.plot([contrast["low"], contrast["high"]], [y, y], color=colour, linewidth=1)
-            if is_early(contrast):
-                ended = contrast["ended"]["mean"]
+        for y, (_, mean, contrast) in enumerate(rows):
+            marker, colour, face = VERDICTS[contrast.marked]
+            if contrast.low is not None and contrast.high is not None:
+                axis.plot([contrast.low, contrast.high], [y, y], color=colour, linewidth=1)
+            ended = contrast.ended.mean
+            if is_early(contrast) and ended is not None:
                 axis.plot(ended, y, "|", color="black", markersize=8, label="all ended seeds")
-            axis.plot(
-                contrast["mean"],
-                y,
-                marker,
-                color=colour,
-                markerfacecolor=face,
-                markersize=4.5,
-                label=contrast["marked"],
-            )
+            style: dict[str, Any] = {"color": colour, "markerfacecolor": face, "markersize": 4.5}
+            axis.plot(mean, y, marker, label=contrast.marked, **style)
         axis.set_ylim(len(rows) - 0.5, -0.5)
-        axis.set_yticks(range(len(rows)), [name for name, _ in rows])
-        axis.set_title(f"{entry['name']}, test split", fontsize=8)
-        axis.set_xlabel(f"gain, {entry['metric']}, {entry['unit']}")
+        axis.set_yticks(range(len(rows)), [name for name, _, _ in rows])
+        axis.set_title(f"{entry.name}, test split", fontsize=8)
+        axis.set_xlabel(f"gain, {entry.metric}, {entry.unit}")
     legend(figure)
     return figure
 
 
-def _rows(entry: Mapping[str, Json], data: Measured) -> Iterator[tuple[str, Mapping[str, Json]]]:
-    """What a row is called, and its contrast."""
-    for one in entry["settings"]:
-        for other, contrast in one["contrasts"].items():
-            if one["setting"] in data.entries and contrast["mean"] is not None:
+def _rows(entry: ConfirmationSummary, data: Measured) -> Iterator[tuple[str, float, Contrast]]:
+    """Name, mean gain and contrast of each row."""
+    for one in entry.settings:
+        for other, contrast in one.contrasts.items():
+            if one.setting in data.entries and contrast.mean is not None:
                 plain = other == UNCONSTRAINED
-                name = f"{one['setting']},\nagainst plain" if plain else other.replace("_", " ")
-                yield name, contrast
+                name = f"{one.setting},\nagainst plain" if plain else other.replace("_", " ")
+                yield name, contrast.mean, contrast
 
 
 def search_gain(data: Measured) -> Figure | None:
     """Gain on fresh seeds against the gain that the search saw, a point a setting."""
-    drawn = [
-        (entry, [one for one in entry["settings"] if _is_both(one, data)])
-        for entry in data.confirmed
-    ]
-    drawn = [(entry, settings) for entry, settings in drawn if settings]
+    found = [(entry, _points(entry, data)) for entry in data.confirmed]
+    drawn = [(entry, points) for entry, points in found if points]
     if not drawn:
         return None
     figure, panels = grid(len(drawn), height=2.8)
-    for axis, (entry, settings) in zip(panels, drawn, strict=True):
-        for one in settings:
-            _point(axis, one)
-        low, high = _ends(settings)
-        for (x, y), names in _labels(settings, NEAR * (high - low)).items():
+    for axis, (entry, points) in zip(panels, drawn, strict=True):
+        for (x, y), contrast in points.values():
+            marker, colour, face = VERDICTS[contrast.marked]
+            if contrast.low is not None and contrast.high is not None:
+                axis.plot([x, x], [contrast.low, contrast.high], color=colour, linewidth=1)
+            style: dict[str, Any] = {"color": colour, "markerfacecolor": face, "markersize": 5}
+            axis.plot(x, y, marker, label=contrast.marked, **style)
+        places = {setting: place for setting, (place, _) in points.items()}
+        ends = [gain for place in places.values() for gain in place]
+        low, high = min(0, *ends), max(0, *ends)
+        for (x, y), names in _labels(places, NEAR * (high - low)).items():
             axis.annotate(names, (x, y), (4, 2), textcoords="offset points", fontsize=SMALL)
         axis.plot([low, high], [low, high], "--", color=GREY, linewidth=0.8, label="as searched")
         axis.axhline(0, color="black", linewidth=0.8)
         axis.axvline(0, color="black", linewidth=0.8)
-        axis.set_title(f"{entry['name']}, against plain training")
-        axis.set_xlabel(f"gain in the search (dev), {entry['unit']}")
-        axis.set_ylabel(f"gain on fresh seeds (test), {entry['unit']}")
+        axis.set_title(f"{entry.name}, against plain training")
+        axis.set_xlabel(f"gain in the search (dev), {entry.unit}")
+        axis.set_ylabel(f"gain on fresh seeds (test), {entry.unit}")
     legend(figure)
     return figure
 
 
-def _is_both(one: Mapping[str, Json], data: Measured) -> bool:
-    both = one["search_gain"] is not None and one["confirmed_gain"] is not None
-    return both and one["setting"] in data.entries
+def _points(entry: ConfirmationSummary, data: Measured) -> dict[str, tuple[Place, Contrast]]:
+    """Gains in the search and on fresh seeds, by setting that has both."""
+    return {
+        one.setting: ((one.search_gain, one.confirmed_gain), one.against_plain)
+        for one in entry.settings
+        if one.search_gain is not None and one.confirmed_gain is not None
+        if one.setting in data.entries
+    }
 
 
-def _point(axis: Axes, one: Mapping[str, Json]) -> None:
-    contrast = one["contrasts"][UNCONSTRAINED]
-    marker, colour, face = VERDICTS[contrast["marked"]]
-    x, y = one["search_gain"], one["confirmed_gain"]
-    if contrast["low"] is not None and contrast["high"] is not None:
-        axis.plot([x, x], [contrast["low"], contrast["high"]], color=colour, linewidth=1)
-    axis.plot(
-        x, y, marker, color=colour, markerfacecolor=face, markersize=5, label=contrast["marked"]
-    )
-
-
-def _labels(settings: list[Mapping[str, Json]], near: float) -> dict[tuple[float, float], str]:
+def _labels(places: Mapping[str, Place], near: float) -> dict[Place, str]:
     """Names by place; those of points that lie this near to another share a label."""
-    short = short_names([one["setting"] for one in settings])
-    labels: dict[tuple[float, float], str] = {}
-    for one in settings:
-        x, y = one["search_gain"], one["confirmed_gain"]
-        at = next((p for p in labels if math.dist(p, (x, y)) <= near), (x, y))
-        labels[at] = ", ".join(filter(None, (labels.get(at), short[one["setting"]])))
+    short = short_names(list(places))
+    labels: dict[Place, str] = {}
+    for setting, place in places.items():
+        at = next((p for p in labels if math.dist(p, place) <= near), place)
+        labels[at] = ", ".join(filter(None, (labels.get(at), short[setting])))
     return labels
-
-
-def _ends(settings: list[Mapping[str, Json]]) -> tuple[float, float]:
-    every = [one[name] for one in settings for name in ("search_gain", "confirmed_gain")]
-    return min(0, *every), max(0, *every)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from search_spaces.settings import names_within
 from sweep.confirmation.plan import Plan, load_plan
+from sweep.confirmation.summary import ConfirmationSummary
 from sweep.render.table import Row
 from sweep.results.best import best_summaries
 from sweep.results.facts import Fact, read_facts, shown_facts
@@ -53,7 +54,7 @@ class Measured:
     failed: Mapping[str, int]  # by setting the infeasible proposal that misses most
     steps: pd.DataFrame  # trajectories of the pairs shown, at every report
     ratios: pd.DataFrame  # of the pairs shown, over all layers; arms that counted none are not here
-    confirmed: Sequence[Mapping[str, Json]] = ()  # entries of its confirmations
+    confirmed: Sequence[ConfirmationSummary] = ()
 
     def title(self, setting: str) -> str:
         """What a panel is headed by: the setting, and whether its pair is a winner's."""
@@ -89,7 +90,7 @@ def measured(
     read: ReadRecord,
     run_ids: Mapping[str, str],
     settings: Sequence[str],
-    confirmations: Sequence[Mapping[str, Json]] = (),
+    confirmations: Sequence[ConfirmationSummary] = (),
 ) -> Measured:
     """Everything that figures of these settings need.
 
@@ -129,7 +130,7 @@ def measured(
     )
 
 
-def confirmations(objects: ObjectStore, search: str) -> list[dict[str, Json]]:
+def confirmations(objects: ObjectStore, search: str) -> list[ConfirmationSummary]:
     """What every confirmation of a search shows now."""
     plans = (_plan(objects, name, search) for name in sweep_names(objects))
     of_search = [plan for plan in plans if plan is not None and plan.search == search]

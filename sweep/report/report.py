@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from search_spaces import catalog
 from sweep.confirmation.plan import load_studies, studies_name
+from sweep.confirmation.summary import ConfirmationSummary
 from sweep.report import hover
 from sweep.report.figures import FIGURES, draw, drawing_of
 from sweep.report.measured import Measured, confirmations, measured
@@ -73,7 +74,7 @@ class Reported:
         return self.view.definition.space.phase == "confirmation"
 
     @cached_property
-    def confirmed(self) -> list[dict[str, Json]]:
+    def confirmed(self) -> list[ConfirmationSummary]:
         """Entries of the search's confirmations; of a confirmation its own."""
         if not self.is_confirmation:
             return confirmations(self.objects, self.name)
@@ -338,10 +339,10 @@ def _of_confirmation(
             ),
             "Each arm's curves.": of.say("ui", of.name),
             **{
-                f"Both arms of {one['setting']} again, old and new numbers side by side.": of.say(
-                    "reproduce", of.name, one["setting"]
+                f"Both arms of {one.setting} again, old and new numbers side by side.": of.say(
+                    "reproduce", of.name, one.setting
                 )
-                for one in entry["settings"]
+                for one in entry.settings
             },
         },
     }
@@ -349,10 +350,10 @@ def _of_confirmation(
     return confirmed_page(status, entry, plan, _pictures(figures), manifest, commands), figures
 
 
-def _only(confirmed: Mapping[str, Json], settings: Iterable[str]) -> dict[str, Json]:
+def _only(confirmed: ConfirmationSummary, settings: Iterable[str]) -> ConfirmationSummary:
     """What a confirmation shows of these settings."""
-    kept = [one for one in confirmed["settings"] if one["setting"] in settings]
-    return {**confirmed, "settings": kept}
+    kept = [one for one in confirmed.settings if one.setting in settings]
+    return replace(confirmed, settings=kept)
 
 
 def _commands(
@@ -371,7 +372,7 @@ def _commands(
         verb, *options = step.words or ("",)
         following[step.text] = of.say(verb, of.name, *options) if verb else ""
     for one in of.confirmed:
-        following[f"The report of {one['name']}."] = of.say("report", one["name"])
+        following[f"The report of {one.name}."] = of.say("report", one.name)
     studies = load_studies(of.objects, studies_name(of.name))
     if studies is not None:
         following["What its studies came to."] = of.say(

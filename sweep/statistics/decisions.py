@@ -20,19 +20,17 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sweep.statistics import anytime, paired
-from sweep.statistics.design import Design
+from sweep.statistics.design import Design, Outcome
 from sweep.statistics.multiplicity import gatekept
 from sweep.statistics.paired import Floats
 from trainables.errors import UnknownName, require
 from trainables.plain import Json, finite
 
-Outcome = Literal["undecided", "better", "worse", "equivalent"]
 OUTCOMES: tuple[Outcome, ...] = ("undecided", "better", "worse", "equivalent")
 Ints = NDArray[np.int64]
 

@@ -11,6 +11,7 @@ from typing import Literal, get_args
 from trainables.errors import require
 from trainables.plain import Json
 
+Outcome = Literal["undecided", "better", "worse", "equivalent"]
 Rule = Literal["looks", "any_time", "fixed"]
 EARLY_LOOKS = (10,)  # before the last one
 SPENDING = (0.3, 0.7)  # shares of the error, of the first looks and the last

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from sweep.cli.options import console
-from sweep.confirmation.plan import CONSTRAINED, MEASURES, UNCONSTRAINED
+from sweep.confirmation.plan import MEASURES, UNCONSTRAINED
+from sweep.confirmation.summary import ConfirmationSummary, ConfirmedSetting, Family
 from sweep.confirmation.tables import EARLY
 from sweep.confirmation.words import (
     ended_text,
@@ -21,37 +22,35 @@ from sweep.confirmation.words import (
 )
 from sweep.render.table import NOTHING, number
 from sweep.render.terminal import Paragraph, table
-from trainables.plain import Json
+from sweep.statistics.design import Design
 
 
-def print_outcome(entry: Mapping[str, Json]) -> None:
-    """What the entry of ``confirmed`` comes to, in one sentence."""
+def print_outcome(entry: ConfirmationSummary) -> None:
+    """Print what a confirmation came to, in one sentence."""
     console().print(Paragraph(in_short(entry), style="bold"))
 
 
-def print_confirmed(entry: Mapping[str, Json]) -> None:
-    """The entry of ``confirmed`` for people, with what the numbers mean below."""
+def print_confirmed(entry: ConfirmationSummary) -> None:
+    """Print a confirmation, with what the numbers mean below."""
     out = console()
-    seeds = entry["seeds"]
-    whole = min((c["counted"] for c in _plain(entry)), default=0)
     out.print(
         Paragraph(
-            f"{entry['name']}: {entry['search']} on fresh seeds, test split. {whole} of "
-            f"{len(seeds['planned'])} planned seeds count. Plan {entry['plan']}.",
+            f"{entry.name}: {entry.search} on fresh seeds, test split. {entry.whole_seeds} of "
+            f"{len(entry.seeds.planned)} planned seeds count. Plan {entry.plan}.",
             style="bold",
         )
     )
     out.print()
-    early = any(map(is_early, [*entry["families"], *_every(entry)]))
-    families = {f["name"]: contrast_row(f, entry, early=early) for f in entry["families"]}
-    out.print(table([{"family": name, **row} for name, row in families.items()], right=_RIGHT))
-    for one in entry["settings"]:
+    early, design = any(map(is_early, [*entry.families, *entry.contrasts])), entry.design
+    families = [{"family": f.name, **contrast_row(f, design, early=early)} for f in entry.families]
+    out.print(table(families, right=_RIGHT))
+    for one in entry.settings:
         out.print()
-        how = ", named by hand" if one["chosen"] == "named" else ""
-        out.print(Paragraph(f"{one['setting']}, proposal {one['proposal']}{how}", style="bold"))
+        how = ", named by hand" if one.chosen == "named" else ""
+        out.print(Paragraph(f"{one.setting}, proposal {one.proposal}{how}", style="bold"))
         rows = []
-        for other, contrast in one["contrasts"].items():
-            numbers = contrast_row(contrast, entry, early=early)
+        for other, contrast in one.contrasts.items():
+            numbers = contrast_row(contrast, design, early=early)
             rows.append({"  against": f"  {_plainly(other)}", **numbers})
         out.print(table(rows, right=_RIGHT, whole=("  against",)))
         said = of_setting(one, entry)
@@ -60,7 +59,7 @@ def print_confirmed(entry: Mapping[str, Json]) -> None:
     out.print()
     for term in _legend(entry):
         out.print(Paragraph(term, hanging=2))
-    for text in entry["deviations"]:
+    for text in entry.deviations:
         out.print(Paragraph(f"Departs from the plan: {text}", style="yellow", hanging=2))
     if rest := limits(entry):
         out.print()
@@ -75,61 +74,53 @@ def _plainly(other: str) -> str:
 _RIGHT = ("seeds", "gain", "from", "to", "p")
 
 
-def _plain(entry: Mapping[str, Json]) -> list[Mapping[str, Json]]:
-    return [one["contrasts"][UNCONSTRAINED] for one in entry["settings"]]
-
-
-def _every(entry: Mapping[str, Json]) -> list[Mapping[str, Json]]:
-    return [c for one in entry["settings"] for c in one["contrasts"].values()]
-
-
 def contrast_row(
-    contrast: Mapping[str, Json], entry: Mapping[str, Json], unit: str = "seeds", *, early: bool
+    contrast: Family, design: Design, unit: str = "seeds", *, early: bool
 ) -> dict[str, str]:
     """The numbers of one comparison as a table's cells.
 
     Args:
         contrast: a family's or a setting's.
-        entry: the whole one, whose design has the smallest effect of interest.
+        design: has the smallest effect of interest.
         unit: what it counts.
         early: whether to show beside it what all say that have ended.
     """
-    cell = f"{contrast[unit]}: {ended_text(contrast)}" if is_early(contrast, unit) else NOTHING
+    cell = f"{contrast.seeds}: {ended_text(contrast)}" if is_early(contrast) else NOTHING
     return {
-        unit: str(contrast["counted"]),
-        "gain": number(contrast["mean"], "+.3f"),
-        "from": number(contrast["low"], "+.3f"),
-        "to": number(contrast["high"], "+.3f"),
-        "p": number(contrast["p_adjusted"] if contrast["counted"] else None, ".2g"),
-        "outcome": marked_text(contrast, entry),
+        unit: str(contrast.counted),
+        "gain": number(contrast.mean, "+.3f"),
+        "from": number(contrast.low, "+.3f"),
+        "to": number(contrast.high, "+.3f"),
+        "p": number(contrast.p_adjusted if contrast.counted else None, ".2g"),
+        "outcome": marked_text(contrast, design),
         **({f"all ended {unit}": cell} if early else {}),
     }
 
 
-def _lines(one: Mapping[str, Json]) -> Iterator[str]:
+def _lines(one: ConfirmedSetting) -> Iterator[str]:
     """What stands below the numbers of a setting."""
-    arm = one["arms"][CONSTRAINED]
-    if arm["certified_interval"] is not None:
-        low, high = arm["certified_interval"]
+    arm = one.constrained
+    if arm.certified_interval is not None:
+        low, high = arm.certified_interval
         yield (
-            f"certified feasible: {arm['certified']['feasible']} of {arm['seeds']} (95 % of seeds: "
+            f"certified feasible: {arm.certified.feasible} of {arm.seeds} (95 % of seeds: "
             f"{100 * low:.0f} % to {100 * high:.0f} %); "
-            f"infeasible: {arm['certified']['infeasible']}"
-            + "".join(f"; {few}" for few in [units_text(one)] if few)
+            f"infeasible: {arm.certified.infeasible}"
+            + "".join(f"; {few}" for few in [units_text(one.test_units)] if few)
         )
     intervals = [
-        f"{_plainly(other)} {units['low']:+.3f} to {units['high']:+.3f}{groups_text(units)}"
-        for other, contrast in one["contrasts"].items()
-        if (units := contrast["units"]) is not None
+        f"{_plainly(other)} {units.low:+.3f} to {units.high:+.3f}{groups_text(units)}"
+        for other, contrast in one.contrasts.items()
+        if (units := contrast.units) is not None
     ]
     if intervals:
         yield f"over other seeds and test units: {'; '.join(intervals)}"
-    if one["search_gain"] is not None:
-        shrunk = "" if one["shrinkage"] is None else f", shrunk by {100 * one['shrinkage']:.0f} %"
+    if one.search_gain is not None:
+        shrunk = "" if one.shrinkage is None else f", shrunk by {100 * one.shrinkage:.0f} %"
         yield (
-            f"in search: {number(one['search_gain'], '+.3f')}; confirmed: "
-            f"{number(one['confirmed_gain'], '+.3f')}{shrunk}"
-            + "".join(f"; in search, {text}" for text in [equal_tries_text(one)] if text)
+            f"in search: {number(one.search_gain, '+.3f')}; confirmed: "
+            f"{number(one.confirmed_gain, '+.3f')}{shrunk}"
+            + (f"; in search, {equal_tries_text(one.equal_tries)}" if one.equal_tries else "")
         )
 
 
@@ -140,20 +131,16 @@ _UNITS = (
 )
 
 
-def _has_units(entry: Mapping[str, Json]) -> bool:
-    return any(contrast["units"] is not None for contrast in _every(entry))
-
-
-def _search_legend(settings: Sequence[Mapping[str, Json]]) -> list[str]:
+def _search_legend(settings: Sequence[ConfirmedSetting]) -> list[str]:
     """What the lines about the search mean, as far as they are there."""
-    searched = [one for one in settings if one["search_gain"] is not None]
+    searched = [one for one in settings if one.search_gain is not None]
     if not searched:
         return []
     text = "in search: the gain on the data that selected it; confirmed: that on fresh seeds and "
     text += "on other data, the test split"
-    if any(one["shrinkage"] is not None for one in searched):
+    if any(one.shrinkage is not None for one in searched):
         text += "; shrunk by: what of it is lost there"
-    if any(map(equal_tries_text, searched)):
+    if any(one.equal_tries for one in searched):
         text += (
             ". best of tries against best of plain seeds: the paper's comparison, of equal numbers "
             "on both sides (in the mean over all ways to draw them), feasible or not, on the same "
@@ -162,25 +149,24 @@ def _search_legend(settings: Sequence[Mapping[str, Json]]) -> list[str]:
     return [f"{text}."]
 
 
-def _legend(entry: Mapping[str, Json]) -> list[str]:
-    design = entry["design"]
-    error, controls = design["error"], entry["controls"]
+def _legend(entry: ConfirmationSummary) -> list[str]:
+    error, controls = entry.design.error, entry.controls
     by_kind: dict[str, set[str]] = {}  # controls have an error, and so intervals, of their own
-    for one in entry["settings"]:
-        for other, contrast in one["contrasts"].items():
+    for one in entry.settings:
+        for other, contrast in one.contrasts.items():
             kind = "plain training" if other == UNCONSTRAINED else "controls"
-            by_kind.setdefault(kind, set()).add(contrast["interval"])
+            by_kind.setdefault(kind, set()).add(contrast.interval)
     intervals = [f"against {kind} {', '.join(sorted(of))}" for kind, of in by_kind.items()]
     return [
-        f"gain: {entry['metric']}, {MEASURES[entry['measure']]}, in {entry['unit']}; above "
+        f"gain: {entry.metric}, {MEASURES[entry.measure]}, in {entry.unit}; above "
         "0 the constrained network is better. Paired by seed; an arm that ended without a result "
-        f"counts as the {entry['worst_score']}.",
+        f"counts as the {entry.worst_score}.",
         f"from, to: {'; '.join(intervals)}.",
-        *([f"all ended seeds: {EARLY}"] if any(map(is_early, _every(entry))) else []),
-        f"p: {p_text(design)}, adjusted: families first, then their settings (Holm), {error:g} for "
-        "the whole table"
+        *([f"all ended seeds: {EARLY}"] if any(map(is_early, entry.contrasts)) else []),
+        f"p: {p_text(entry.design)}, adjusted: families first, then their settings (Holm), "
+        f"{error:g} for the whole table"
         + (f", and {error / len(controls):.2g} for each control." if controls else "."),
-        *([_UNITS] if _has_units(entry) else []),
-        *_search_legend(entry["settings"]),
-        *[f"{name.replace('_', ' ')}: {says}." for name, says in entry["controls"].items()],
+        *([_UNITS] if any(contrast.units for contrast in entry.contrasts) else []),
+        *_search_legend(entry.settings),
+        *[f"{name.replace('_', ' ')}: {says}." for name, says in controls.items()],
     ]

@@ -10,6 +10,7 @@ from sweep.cli.text.confirmed import contrast_row
 from sweep.cli.text.power import print_power
 from sweep.confirmation.plan import CONSTRAINED, MEASURES, StudiesPlan
 from sweep.confirmation.studies import TUNED
+from sweep.confirmation.summary import StudiesSummary
 from sweep.confirmation.words import few_seeds, groups_text, is_early, p_text
 from sweep.render.terminal import Paragraph, table
 from trainables.plain import Json
@@ -47,80 +48,76 @@ def print_studies_plan(plan: StudiesPlan, entry: Mapping[str, Json], unit: str) 
     )
 
 
-def print_studied(entry: Mapping[str, Json]) -> None:
-    """The entry of ``studied`` for people, with what the numbers mean below."""
-    out, studies = console(), entry["studies"]
+def print_studied(entry: StudiesSummary) -> None:
+    """Print studies, with what the numbers mean below."""
+    out, studies = console(), entry.studies
     out.print(
         Paragraph(
-            f"{entry['name']}: both sides of {entry['search']} tuned anew in every study, test "
-            f"split. {studies['whole']} of {studies['planned']} planned studies are whole. Plan "
-            f"{entry['plan']}.",
+            f"{entry.name}: both sides of {entry.search} tuned anew in every study, test split. "
+            f"{studies.whole} of {studies.planned} planned studies are whole. Plan {entry.plan}.",
             style="bold",
         )
     )
     out.print()
-    early = any(is_early(one, _UNIT) for one in [*entry["families"], *entry["settings"]])
+    early = any(map(is_early, [*entry.families, *entry.settings]))
     families = [
-        {"family": f["name"], **contrast_row(f, entry, _UNIT, early=early)}
-        for f in entry["families"]
+        {"family": family.name, **contrast_row(family, entry.design, _UNIT, early=early)}
+        for family in entry.families
     ]
     out.print(table(families, right=_RIGHT))
     out.print()
     rows = []
-    for one in entry["settings"]:
-        lacking, certified = one["no_winner"], one["certified"]
-        row = {"setting": one["setting"], **contrast_row(one, entry, _UNIT, early=early)}
-        row["no winner"] = f"{lacking[CONSTRAINED]}, {lacking[TUNED]}"
-        row["certified"] = f"{certified['feasible']} of {certified['of']}"
+    for one in entry.settings:
+        row = {"setting": one.name, **contrast_row(one, entry.design, _UNIT, early=early)}
+        row["no winner"] = f"{one.no_winner[CONSTRAINED]}, {one.no_winner[TUNED]}"
+        row["certified"] = f"{one.certified.feasible} of {one.certified.of}"
         rows.append(row)
     out.print(table(rows, right=_RIGHT, whole=("setting",)))
     out.print()
     for term in _legend(entry):
         out.print(Paragraph(term, hanging=2))
-    for text in entry["deviations"]:
+    for text in entry.deviations:
         out.print(Paragraph(f"Departs from the plan: {text}", style="yellow", hanging=2))
 
 
-def _legend(entry: Mapping[str, Json]) -> Iterator[str]:
-    settings = entry["settings"]
+def _legend(entry: StudiesSummary) -> Iterator[str]:
+    design, settings = entry.design, entry.settings
     yield (
         "The question is the tuned one: which would one use, each side tuned by "
-        f"{entry['studies']['n_proposals']} tries a setting? The unit is the study; a matched "
+        f"{entry.studies.n_proposals} tries a setting? The unit is the study; a matched "
         "comparison is a table of its own."
     )
     yield (
-        f"gain: {entry['metric']}, {MEASURES[entry['measure']]}, in {entry['unit']}; above 0 the "
+        f"gain: {entry.metric}, {MEASURES[entry.measure]}, in {entry.unit}; above 0 the "
         "constrained winner is better than the tuned plain one. A final arm that ended without a "
-        f"result counts as the {entry['worst_score']}."
+        f"result counts as the {entry.worst_score}."
     )
-    yield f"from, to: {'; '.join(sorted({one['interval'] for one in settings}))}."
-    if any(is_early(one, _UNIT) for one in settings):
+    yield f"from, to: {'; '.join(sorted({one.interval for one in settings}))}."
+    if any(map(is_early, settings)):
         yield (
             "all ended studies: what is decided early is estimated too large; this is the estimate "
             "over all studies that have ended, which decides nothing."
         )
     yield (
-        f"p: {p_text(entry['design'])}, adjusted: families first, then their settings (Holm), "
-        f"{entry['design']['error']:g} for the whole table."
+        f"p: {p_text(design)}, adjusted: families first, then their settings (Holm), "
+        f"{design.error:g} for the whole table."
     )
     for one in settings:
-        yield from (f"{one['setting']}: {text}" for text in few_seeds(one, entry, _UNIT))
+        yield from (f"{one.name}: {text}" for text in few_seeds(one, design, _UNIT))
     yield (
         "no winner: in so many of these studies the search of the constrained side, of the plain "
         "side, found none. Without a constrained winner one trains plainly, so the study counts "
-        f"as a gain of 0; without a plain one the {entry['worst_score']} stands for it."
+        f"as a gain of 0; without a plain one the {entry.worst_score} stands for it."
     )
     yield "certified: constrained winners that the test units certify as feasible, of the trained."
-    if any(one["units"] is not None for one in settings):
+    intervals = [
+        f"{one.name} {units.low:+.3f} to {units.high:+.3f}{groups_text(units)}"
+        for one in settings
+        if (units := one.units) is not None
+    ]
+    if intervals:
         yield (
             "A setting's gain, loss or equivalence is claimed only where the 95 % crossed "
             "bootstrap over studies and test units agrees, a family's only where one of its "
-            "settings' does: "
-            + "; ".join(
-                f"{one['setting']} {one['units']['low']:+.3f} to {one['units']['high']:+.3f}"
-                + groups_text(one["units"])
-                for one in settings
-                if one["units"] is not None
-            )
-            + "."
+            f"settings' does: {'; '.join(intervals)}."
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from sweep.confirmation.plan import UNCONSTRAINED
+from sweep.confirmation.summary import ConfirmationSummary
 from sweep.confirmation.words import sentences
 from sweep.render.table import NOTHING, YES_NO, Column, ShortForm, Table, number, table_of
 from sweep.report.pages.markup import Pages, Paragraph, fill_page, open_first, provenance_of
@@ -28,7 +28,7 @@ def page(
     pictures: Mapping[str, Pages],
     provenance: Mapping[str, Json],
     commands: Mapping[str, Mapping[str, str]],
-    confirmed: Sequence[Mapping[str, Json]],
+    confirmed: Sequence[ConfirmationSummary],
 ) -> str:
     """The page as a text.
 
@@ -40,7 +40,7 @@ def page(
         pictures: pages by key, by the key of ``FIGURES``.
         provenance: what ``provenance.manifest`` says.
         commands: what to type by what it does: "next", "again", and by setting.
-        confirmed: entries of its confirmations.
+        confirmed: its confirmations.
     """
     return fill_page(
         "search.html.jinja",
@@ -125,27 +125,21 @@ def _doubts(
     yield from status["notes"]
 
 
-def _confirmed(confirmed: Sequence[Mapping[str, Json]]) -> Iterator[Paragraph]:
+def _confirmed(confirmed: Sequence[ConfirmationSummary]) -> Iterator[Paragraph]:
     if confirmed:
-        names = ", ".join(entry["name"] for entry in confirmed)
+        names = ", ".join(entry.name for entry in confirmed)
         text = "On fresh seeds and the test split:"
         yield Paragraph(text, link="#confirmed", linked=names)
 
 
-def _confirmation(entry: Mapping[str, Json]) -> tuple[str, list[str]]:
+def _confirmation(entry: ConfirmationSummary) -> tuple[str, list[str]]:
     lines = [
-        f"Plan {entry['plan']}; {whole_seeds(entry)} of {len(entry['seeds']['planned'])} planned "
-        "seeds count.",
+        f"Plan {entry.plan}; {entry.whole_seeds} of {len(entry.seeds.planned)} planned seeds "
+        "count.",
         *sentences(entry),
-        *(f"Departs from the plan: {text}" for text in entry["deviations"]),
+        *(f"Departs from the plan: {text}" for text in entry.deviations),
     ]
-    return entry["name"], lines
-
-
-def whole_seeds(entry: Mapping[str, Json]) -> int:
-    """Seeds of a confirmation that count in every setting."""
-    counts = (one["contrasts"][UNCONSTRAINED]["counted"] for one in entry["settings"])
-    return min(counts, default=0)
+    return entry.name, lines
 
 
 def _pair_text(summary: SettingSummary) -> str:

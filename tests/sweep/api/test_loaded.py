@@ -161,9 +161,7 @@ def test_steps_are_the_reports_of_the_pair_that_is_shown(objects: ObjectStore) -
 def test_numbers_of_a_confirmation_are_those_of_its_table(objects: ObjectStore) -> None:
     of = confirmation(objects)
     shown = shown_now(objects, of.view.definition)
-    expected = [
-        contrast["mean"] for one in shown["settings"] for contrast in one["contrasts"].values()
-    ]
+    expected = [contrast.mean for contrast in shown.contrasts]
     assert list(of.settings.query("level == 'setting'")["gain"]) == expected
     # The control scores better: the pair shown is the one that is confirmed all the same.
     ours = of.pairs.query("setting == @FIRST and arm == 'constrained' and metric == 'ood_mean'")

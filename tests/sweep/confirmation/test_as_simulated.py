@@ -124,13 +124,13 @@ def test_rows_are_those_of_the_function_that_is_calibrated(searched: ObjectStore
     searched.delete_folder(f"sweeps/{plan.name}")  # else every later case reads all before it
 
     shown: dict[str, list[Any]] = {
-        "unconstrained": list(entry["families"]),
+        "unconstrained": [family.to_json() for family in entry.families],
         **{c: [] for c in CONTROLS},
     }
-    for one in entry["settings"]:
-        for other, contrast in one["contrasts"].items():
-            shown[other].append(contrast)
-            assert contrast["marked"] == contrast["outcome"]  # no unit scores are stored
+    for one in entry.settings:
+        for other, contrast in one.contrasts.items():
+            shown[other].append(contrast.to_json())
+            assert contrast.marked == contrast.outcome  # no unit scores are stored
     for other, rows in shown.items():
         design = Design.planned(
             FAMILIES,

@@ -14,6 +14,7 @@ from search_spaces.space import SearchSpace
 from sweep.cli.text.confirmed import print_confirmed
 from sweep.confirmation.comparisons import agrees, confirmed, is_decided
 from sweep.confirmation.paper_tables import paper_confirmed_table
+from sweep.confirmation.summary import Verdicts
 from sweep.confirmation.tables import confirmed_table
 from sweep.confirmation.words import limits, of_family, of_setting, sentences
 from sweep.report.pages.confirmation import _arms, _families, _family_table
@@ -65,7 +66,7 @@ def of_units(
 
 
 def contrast(entry: Any, setting: str = FIRST, other: str = "unconstrained") -> Any:
-    return next(s for s in entry["settings"] if s["setting"] == setting)["contrasts"][other]
+    return next(s for s in entry.settings if s.setting == setting).contrasts[other]
 
 
 # --- one line, one set of seeds -------------------------------------------------------------------
@@ -74,11 +75,11 @@ def contrast(entry: Any, setting: str = FIRST, other: str = "unconstrained") -> 
 def test_all_numbers_of_a_line_are_of_the_seeds_that_it_counts(objects: ObjectStore) -> None:
     space, entry = decided_early(objects)
     found = contrast(entry)
-    assert (found["decided_at"], found["counted"], found["seeds"]) == (5, 5, 10)
+    assert (found.decided_at, found.counted, found.seeds) == (5, 5, 10)
     first = np.mean([early(FIRST, "unconstrained", s) - early(FIRST, "constrained", s)
                      for s in range(1000, 1005)])  # fmt: skip
     for measure in ("unseen_mean", "ood_mean"):  # every gamma has the same score by hand
-        assert found["beside"][measure]["mean"] == pytest.approx(first)
+        assert found.beside[measure].mean == pytest.approx(first)
     (row,) = (r for r in confirmed_table(entry).rows if r["setting"] == FIRST)
     assert row["gain"] == pytest.approx(row["unseen_mean_gain"])
     assert row["other_mean"] - row["constrained_mean"] == pytest.approx(row["gain"])
@@ -102,12 +103,12 @@ def test_means_beside_a_contrast_are_of_its_seeds_whatever_others_count(
     hand.trained(objects, definition, score)
     entry = confirmed(objects, definition, plan)
     plain, control = contrast(entry), contrast(entry, other="mixed_gamma")
-    assert (plain["counted"], control["counted"]) == (5, 10)
-    means = {kind: of["unseen_mean"] for kind, of in control["means"].items()}
-    assert means["mixed_gamma"] - means["constrained"] == pytest.approx(control["mean"])
-    shown = dict(_arms(entry["settings"][0], entry).shown)
+    assert (plain.counted, control.counted) == (5, 10)
+    means = {kind: of["unseen_mean"] for kind, of in control.means.items()}
+    assert means["mixed_gamma"] - means["constrained"] == pytest.approx(control.mean)
+    shown = dict(_arms(entry.settings[0], entry).shown)
     place = shown["arm"].index("mixed gamma")
-    assert shown["gain over it"][place] == f"{control['mean']:+.3f}"
+    assert shown["gain over it"][place] == f"{control.mean:+.3f}"
     assert shown["constrained on these seeds"][place] == f"{means['constrained']:.3f}"
 
 
@@ -120,15 +121,15 @@ def test_beside_an_early_decision_stands_the_estimate_over_all_ended_seeds(
     space, entry = decided_early(objects)
     every = [early(FIRST, "unconstrained", s) - early(FIRST, "constrained", s)
              for s in range(1000, 1010)]  # fmt: skip
-    for found in (contrast(entry), *entry["families"]):
-        assert found["ended"]["mean"] == pytest.approx(np.mean(every), abs=0.02)
-        assert found["ended"]["low"] < found["ended"]["mean"] < found["ended"]["high"]
-        assert "2 looks" in found["ended"]["interval"]
-    said = f"{contrast(entry)['ended']['mean']:+.3g} ("
-    assert f"Over all 10 that ended it is {said}" in of_setting(entry["settings"][0], entry)
+    for found in (contrast(entry), *entry.families):
+        assert found.ended.mean == pytest.approx(np.mean(every), abs=0.02)
+        assert found.ended.low < found.ended.mean < found.ended.high
+        assert "2 looks" in found.ended.interval
+    said = f"{contrast(entry).ended.mean:+.3g} ("
+    assert f"Over all 10 that ended it is {said}" in of_setting(entry.settings[0], entry)
     assert f"over all that ended {said}" in " ".join(sentences(entry))
-    family = f"{entry['families'][0]['ended']['mean']:+.3g} ("
-    assert f"Over all 10 seeds that ended: {family}" in of_family(entry["families"][0], entry)
+    family = f"{entry.families[0].ended.mean:+.3g} ("
+    assert f"Over all 10 seeds that ended: {family}" in of_family(entry.families[0], entry)
     table = confirmed_table(entry)
     assert dict(table.shown)["gain over all ended"][0].startswith(said)
     assert any(
@@ -144,9 +145,8 @@ def test_the_legend_explains_what_is_there(
 ) -> None:
     _, entry = decided_early(objects)
     for shrinkage in (None, 0.5):
-        for one in entry["settings"]:
-            one |= {"search_gain": 0.2, "shrinkage": shrinkage, "equal_tries": None}
-        print_confirmed(entry)
+        fields = {"search_gain": 0.2, "shrinkage": shrinkage, "equal_tries": None}
+        print_confirmed(replace(entry, settings=[replace(one, **fields) for one in entry.settings]))
         shown = " ".join(capsys.readouterr().out.split())
         assert "in search: the gain on" in shown
         assert ("shrunk by:" in shown) == (shrinkage is not None)
@@ -160,9 +160,9 @@ def test_between_two_looks_the_estimate_over_all_ended_has_no_interval(
     plan, definition = hand.stored(objects, hand.wanted(rule="of before"))
     hand.trained(objects, definition, lambda *of: early(*of) if of[2] < 1007 else None)
     found = contrast(confirmed(objects, definition, plan))
-    assert (found["counted"], found["seeds"]) == (5, 7)
-    assert found["ended"]["mean"] is not None
-    assert found["ended"]["low"] is None
+    assert (found.counted, found.seeds) == (5, 7)
+    assert found.ended.mean is not None
+    assert found.ended.low is None
 
 
 # --- families -------------------------------------------------------------------------------------
@@ -183,9 +183,9 @@ def one_unit(gain: float) -> hand.LossesOf:
 
 def test_a_family_is_better_only_where_a_setting_may_be_over_units(objects: ObjectStore) -> None:
     entry, decided = of_units(objects, one_unit(0.2), seeds=8)
-    (family,) = entry["families"]
-    assert (family["outcome"], contrast(entry)["marked"]) == ("better", "undecided")
-    assert family["marked"] == "undecided"
+    (family,) = entry.families
+    assert (family.outcome, contrast(entry).marked) == ("better", "undecided")
+    assert family.marked == "undecided"
     assert not decided
     rows = {row["level"]: row["outcome"] for row in confirmed_table(entry).rows}
     assert rows == {"family": "undecided", "setting": "undecided"}
@@ -200,8 +200,8 @@ def test_a_family_whose_settings_all_do_not_bind_is_vacuous(objects: ObjectStore
         return own - 0.1 * (kind == "constrained")
 
     entry, decided = of_units(objects, better, plain=FEASIBLE, seeds=8)
-    (family,) = entry["families"]
-    assert (family["outcome"], family["marked"]) == ("better", "vacuous")
+    (family,) = entry.families
+    assert (family.outcome, family.marked) == ("better", "vacuous")
     assert decided  # more seeds cannot tell more of it
     assert "not binding" in of_family(family, entry)
     assert "better;" not in of_family(family, entry)
@@ -215,12 +215,12 @@ def test_a_family_is_better_where_one_binding_setting_bears_it_out(objects: Obje
         return own - 0.1 * (kind == "constrained")
 
     entry, decided = of_units(objects, losses_of, TWO, seeds=8)
-    (family,) = entry["families"]
-    assert [one["contrasts"]["unconstrained"]["marked"] for one in entry["settings"]] == [
+    (family,) = entry.families
+    assert [one.contrasts["unconstrained"].marked for one in entry.settings] == [
         "undecided",
         "better",
     ]
-    assert family["marked"] == "better"
+    assert family.marked == "better"
     assert decided
 
 
@@ -240,12 +240,12 @@ def test_what_units_bear_out_at_a_later_look_is_claimed_with_its_numbers(
     entry, decided = of_units(objects, losses_of, rule="of before")
     found = contrast(entry)
     seeds = range(1000, 1010)
-    by_seed = {FIRST: {seed: found["per_seed"][str(seed)] for seed in seeds}}
-    by_seeds_alone = table(Design.from_json(entry["design"]), by_seed, seeds)[1]
+    by_seed = {FIRST: {seed: found.per_seed[str(seed)] for seed in seeds}}
+    by_seeds_alone = table(entry.design, by_seed, seeds)[1]
     assert (by_seeds_alone.decided_at, by_seeds_alone.counted) == (5, 5)
-    assert (found["decided_at"], found["counted"], found["marked"]) == (10, 10, "better")
-    assert found["units"]["low"] > 0
-    assert found["low"] > 0
+    assert (found.decided_at, found.counted, found.marked) == (10, 10, "better")
+    assert found.units.low > 0
+    assert found.low > 0
     assert decided
 
 
@@ -263,9 +263,9 @@ def test_a_failed_seed_never_makes_a_claim_easier(
 
     entry, decided = of_units(objects, failing)
     found = contrast(entry)
-    assert found["units"]["seeds"] == 10
-    assert found["units"]["mean"] == pytest.approx(found["mean"], rel=1e-5)
-    assert found["marked"] == "undecided"
+    assert found.units.seeds == 10
+    assert found.units.mean == pytest.approx(found.mean, rel=1e-5)
+    assert found.marked == "undecided"
     assert not decided
 
 
@@ -274,8 +274,8 @@ def test_a_network_that_always_diverges_is_worse_over_units_too(objects: ObjectS
         return "diverged" if kind == "constrained" else one_unit(0.2)(setting, kind, seed)
 
     entry, _ = of_units(objects, failing)
-    assert contrast(entry)["units"]["high"] < 0
-    assert contrast(entry)["marked"] == entry["families"][0]["marked"] == "worse"
+    assert contrast(entry).units.high < 0
+    assert contrast(entry).marked == entry.families[0].marked == "worse"
 
 
 # --- what was published ---------------------------------------------------------------------------
@@ -311,9 +311,9 @@ def test_equivalent_holds_over_units_too(objects: ObjectStore) -> None:
 
     entry, decided = of_units(objects, losses_of)
     found = contrast(entry)
-    assert (found["outcome"], found["marked"]) == ("equivalent", "undecided")
-    assert entry["families"][0]["marked"] == "undecided"
-    said = of_setting(entry["settings"][0], entry)
+    assert (found.outcome, found.marked) == ("equivalent", "undecided")
+    assert entry.families[0].marked == "undecided"
+    said = of_setting(entry.settings[0], entry)
     assert said.startswith("undecided: no difference that matters, ")
     assert "for these test units, but not where other units are drawn as well" in said
     assert not decided
@@ -324,7 +324,7 @@ def test_equivalent_stays_where_units_agree(objects: ObjectStore) -> None:
         return np.random.default_rng([len(kind), seed]).uniform(0.3, 0.3001, 12)
 
     entry, decided = of_units(objects, losses_of)
-    assert contrast(entry)["marked"] == entry["families"][0]["marked"] == "equivalent"
+    assert contrast(entry).marked == entry.families[0].marked == "equivalent"
     assert decided
 
 
@@ -344,11 +344,11 @@ def names_of(clips: int) -> Callable[[int], list[str]]:
 def test_of_few_clips_nothing_is_certified_and_means_say_what_binds(objects: ObjectStore) -> None:
     """Else what plain training meets by itself could be claimed as soon as clips are few."""
     entry, _ = of_units(objects, by_clip, plain=FEASIBLE, names=names_of(4))
-    (one,) = entry["settings"]
-    for arm in one["arms"].values():
-        assert arm["certified"] == {"feasible": 0, "infeasible": 0, "undecided": 10}
-        assert arm["feasible_by_mean"] == 10
-    assert (one["vacuous"], entry["families"][0]["marked"]) == (True, "vacuous")
+    (one,) = entry.settings
+    for arm in one.arms.values():
+        assert arm.certified == Verdicts(feasible=0, infeasible=0, undecided=10)
+        assert arm.feasible_by_mean == 10
+    assert (one.vacuous, entry.families[0].marked) == (True, "vacuous")
     assert "48 windows of 4 clips; fewer than 10" in " ".join(confirmed_table(entry).notes)
 
 
@@ -357,16 +357,16 @@ def test_windows_of_one_clip_are_drawn_together(
 ) -> None:
     entry, _ = of_units(objects, by_clip, names=names_of(4))
     found = contrast(entry)
-    assert found["outcome"] == "better"
-    assert "clips" in found["units"]["name"]
-    assert (found["units"]["units"], found["units"]["groups"]) == (48, 4)
+    assert found.outcome == "better"
+    assert "clips" in found.units.name
+    assert (found.units.units, found.units.groups) == (48, 4)
     alone = np.array([0.09, 0.06, 0.05, -0.01])
     draws = np.random.default_rng(2).choice(alone, (4_000, 4)).mean(axis=1)
-    slope = found["mean"] / alone.mean()  # of the root, all but straight here
+    slope = found.mean / alone.mean()  # of the root, all but straight here
     low, high = np.quantile(draws, [0.025, 0.975]) * slope
     near = 0.15 * (high - low)  # two percentile bootstraps, and the curve of the root
-    assert (found["units"]["low"], found["units"]["high"]) == pytest.approx((low, high), abs=near)
-    said = of_setting(entry["settings"][0], entry)
+    assert (found.units.low, found.units.high) == pytest.approx((low, high), abs=near)
+    said = of_setting(entry.settings[0], entry)
     assert "48 windows of 4 clips; fewer than 10 certify nothing)" in said
     (row,) = (r for r in confirmed_table(entry).rows if r["level"] == "setting")
     assert (row["units"], row["unit_groups"]) == (48, 4)
@@ -378,16 +378,16 @@ def test_windows_of_one_clip_are_drawn_together(
 
 def test_windows_that_are_clips_by_themselves_are_told_of_as_before(objects: ObjectStore) -> None:
     entry, _ = of_units(objects, by_clip)
-    assert "windows of" not in of_setting(entry["settings"][0], entry)
-    assert contrast(entry)["units"]["groups"] == 48
+    assert "windows of" not in of_setting(entry.settings[0], entry)
+    assert contrast(entry).units.groups == 48
 
 
 def test_of_one_clip_its_windows_are_drawn_and_the_line_says_so(objects: ObjectStore) -> None:
     entry, _ = of_units(objects, by_clip, names=names_of(1))
     found = contrast(entry)
-    assert found["units"]["groups"] == 1
-    assert "the windows of one clip" in found["units"]["name"]
-    assert "48 windows of 1 clip; fewer than 10" in of_setting(entry["settings"][0], entry)
+    assert found.units.groups == 1
+    assert "the windows of one clip" in found.units.name
+    assert "48 windows of 1 clip; fewer than 10" in of_setting(entry.settings[0], entry)
     (text,) = (text for text in limits(entry) if text.startswith("Intervals over test units"))
     assert "draw the windows of 1 clip anew" in text
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ from scipy import stats
 
 from sweep.cli.text.confirmed import print_confirmed
 from sweep.confirmation.comparisons import confirmed
+from sweep.confirmation.summary import ConfirmationSummary, Verdicts
 from sweep.confirmation.tables import confirmed_table, notes
 from sweep.confirmation.words import sentences
 from sweep.render.table import NOTHING
@@ -42,7 +45,15 @@ def shown(objects: ObjectStore, score_of: Any = score, of: Any = None, **options
 
 
 def contrast(entry: Any, setting: str = FIRST, other: str = "unconstrained") -> Any:
-    return next(s for s in entry["settings"] if s["setting"] == setting)["contrasts"][other]
+    return next(s for s in entry.settings if s.setting == setting).contrasts[other]
+
+
+def test_a_confirmation_is_read_from_its_json(objects: ObjectStore) -> None:
+    entry = shown(objects, of=hand.wanted(controls=("penalty",)))
+    plain = json.loads(json.dumps(entry.to_json(), allow_nan=False))
+    again = ConfirmationSummary.from_json(plain)
+    assert again.to_json() == plain
+    assert sentences(again) == sentences(entry)
 
 
 def test_numbers_are_scipys(objects: ObjectStore) -> None:
@@ -59,14 +70,14 @@ def test_numbers_are_scipys(objects: ObjectStore) -> None:
         found = contrast(entry, setting)
         test = stats.ttest_rel(plain, ours)  # plain - ours: RMSE, lower is better
         low, high = test.confidence_interval(0.95)
-        assert (found["mean"], found["p"], found["low"], found["high"]) == pytest.approx(
+        assert (found.mean, found.p, found.low, found.high) == pytest.approx(
             (np.mean(np.subtract(plain, ours)), max(test.pvalue, least), low, high), rel=1e-9
         )
-        assert found["counted"] == 10
-        assert found["outcome"] == "better"
+        assert found.counted == 10
+        assert found.outcome == "better"
     both = np.mean([np.subtract(plain, ours) for plain, ours in pairs.values()], axis=0)
-    (family,) = entry["families"]
-    assert stats.ttest_1samp(both, 0.0).pvalue < least == family["p"]
+    (family,) = entry.families
+    assert stats.ttest_1samp(both, 0.0).pvalue < least == family.p
 
 
 def test_every_planned_seed_counts(objects: ObjectStore) -> None:
@@ -76,16 +87,16 @@ def test_every_planned_seed_counts(objects: ObjectStore) -> None:
         return score(setting, kind, seed)
 
     entry = shown(objects, with_failures)
-    per_seed = contrast(entry)["per_seed"]
+    per_seed = contrast(entry).per_seed
     assert len(per_seed) == 10
     for seed in (1002, 1005):
         worst = score(FIRST, "unconstrained", seed) - CONSTANT
         assert per_seed[str(seed)] == pytest.approx(worst)
-    ours = entry["settings"][0]["arms"]["constrained"]
-    assert ours["ended"] == {"finished": 8, "diverged": 1, "failed": 1}
-    assert ours["counted_as_constant"] == 2
-    assert any("2 constrained and 0 unconstrained" in text for text in entry["deviations"])
-    assert contrast(entry, SECOND)["counted"] == 10
+    ours = entry.settings[0].arms["constrained"]
+    assert ours.ended == {"finished": 8, "diverged": 1, "failed": 1}
+    assert ours.counted_as_constant == 2
+    assert any("2 constrained and 0 unconstrained" in text for text in entry.deviations)
+    assert contrast(entry, SECOND).counted == 10
 
 
 def test_an_arm_without_a_result_is_the_constant_of_its_own_seeds_data(
@@ -102,7 +113,7 @@ def test_an_arm_without_a_result_is_the_constant_of_its_own_seeds_data(
         constant = dict.fromkeys(gammas, CONSTANT + config.seed - 1000)
         scores = {"scores": dict.fromkeys(gammas, 12.0), "references": {"constant": constant}}
         store.put_record(finished(config, list(FEASIBLE), split="test", **scores))
-    per_seed = contrast(confirmed(objects, definition, plan))["per_seed"]
+    per_seed = contrast(confirmed(objects, definition, plan)).per_seed
     assert per_seed["1002"] == pytest.approx(12.0 - CONSTANT - 2)
 
 
@@ -113,22 +124,22 @@ def test_pairs_are_of_one_seed_and_count_up_to_the_first_that_is_missing(
         return None if (kind, seed) == ("unconstrained", 1006) else score(setting, kind, seed)
 
     entry = shown(objects, without, hand.wanted(rule="any_time"))
-    assert "1006" not in contrast(entry)["per_seed"]
-    assert contrast(entry)["counted"] == 6  # a later seed cannot stand for an earlier one
+    assert "1006" not in contrast(entry).per_seed
+    assert contrast(entry).counted == 6  # a later seed cannot stand for an earlier one
 
 
 def test_equal_arms_are_undecided_or_equivalent(objects: ObjectStore) -> None:
     entry = shown(objects, lambda setting, kind, seed: 9.0)
-    assert {contrast(entry)["outcome"], contrast(entry, SECOND)["outcome"]} <= {
+    assert {contrast(entry).outcome, contrast(entry, SECOND).outcome} <= {
         "undecided",
         "equivalent",
     }
-    assert contrast(entry)["mean"] == 0.0
+    assert contrast(entry).mean == 0.0
 
 
 def test_no_gain_is_no_claim(objects: ObjectStore) -> None:
     entry = shown(objects, lambda s, k, seed: score(s, k, seed, gain=0.0))
-    assert contrast(entry)["marked"] in ("undecided", "equivalent")
+    assert contrast(entry).marked in ("undecided", "equivalent")
 
 
 def test_cells_say_slightly_as_the_sentences_below_them(
@@ -139,14 +150,17 @@ def test_cells_say_slightly_as_the_sentences_below_them(
     hand.trained(objects, definition, score)
     entry = confirmed(objects, definition, plan)
     # As where the difference alone is tested, the interval reaching beyond what matters.
-    for one in entry["settings"]:
-        one["contrasts"]["unconstrained"] |= {"marked": "better", "outcome": "better"}
+    settings = []
+    for one in entry.settings:
+        against = replace(one.against_plain, marked="better", outcome="better")
+        settings.append(replace(one, contrasts={"unconstrained": against}))
+    entry = replace(entry, settings=settings)
     assert "slightly better" in sentences(entry)[0]
     assert dict(confirmed_table(entry).shown)["outcome"] == ["slightly better"] * 2
     assert [r["outcome"] for r in confirmed_table(entry).rows][1:] == ["better", "better"]
-    against = dict(_arms(entry["settings"][0], entry).shown)["outcome against it"]
+    against = dict(_arms(entry.settings[0], entry).shown)["outcome against it"]
     assert sorted(against) == ["slightly better", NOTHING]
-    assert _setting(entry["settings"][0], entry)[1] == "slightly better"
+    assert _setting(entry.settings[0], entry)[1] == "slightly better"
     print_confirmed(entry)
     assert capsys.readouterr().out.count("slightly better") >= 2  # a cell each
 
@@ -159,8 +173,8 @@ def test_to_diverge_is_never_better_than_to_finish_badly(objects: ObjectStore) -
     plan, definition = hand.stored(objects)
     hand.trained(objects, definition, bad)
     entry = confirmed(objects, definition, plan)
-    assert set(contrast(entry)["per_seed"].values()) == {0.0}
-    assert contrast(entry)["marked"] != "better"
+    assert set(contrast(entry).per_seed.values()) == {0.0}
+    assert contrast(entry).marked != "better"
 
 
 def test_a_constraint_that_plain_training_meets_is_no_finding(objects: ObjectStore) -> None:
@@ -168,7 +182,7 @@ def test_a_constraint_that_plain_training_meets_is_no_finding(objects: ObjectSto
     plan, definition = hand.stored(objects)
     hand.trained(objects, definition, score, plain=FEASIBLE)
     entry = confirmed(objects, definition, plan)
-    assert [contrast(entry, name)["marked"] for name in (FIRST, SECOND)] == ["vacuous", "vacuous"]
+    assert [contrast(entry, name).marked for name in (FIRST, SECOND)] == ["vacuous", "vacuous"]
     assert "not binding" in sentences(entry)[0]
     assert not any("is better" in text for text in sentences(entry))
 
@@ -182,14 +196,14 @@ def test_plain_arms_without_a_result_do_not_make_a_constraint_bind(
         return "diverged" if is_lost else score(setting, kind, seed)
 
     entry = shown(objects, diverging, plain=FEASIBLE)
-    assert contrast(entry)["outcome"] in ("better", "undecided")
-    assert [one["vacuous"] for one in entry["settings"]] == [True, True]
-    assert contrast(entry)["marked"] == "vacuous"
+    assert contrast(entry).outcome in ("better", "undecided")
+    assert [one.vacuous for one in entry.settings] == [True, True]
+    assert contrast(entry).marked == "vacuous"
 
 
 def test_it_can_be_shown_while_baselines_alone_are_final(objects: ObjectStore) -> None:
     entry = shown(objects, lambda s, kind, seed: 9.0 if kind == "unconstrained" else None)
-    assert contrast(entry)["mean"] is None
+    assert contrast(entry).mean is None
     assert "Nothing to compare yet" in sentences(entry)[0]
 
 
@@ -199,8 +213,8 @@ def test_seeds_that_were_not_planned_do_not_count(objects: ObjectStore) -> None:
     more = definition.extended(search_seeds=(*plan.seeds, 77))
     hand.trained(objects, more, score)
     entry = confirmed(objects, more, plan)
-    assert contrast(entry)["counted"] == 10
-    assert any("1 seeds that were not planned ([77])" in text for text in entry["deviations"])
+    assert contrast(entry).counted == 10
+    assert any("1 seeds that were not planned ([77])" in text for text in entry.deviations)
 
 
 def test_a_score_that_is_no_number_counts_as_the_constant_prediction(objects: ObjectStore) -> None:
@@ -210,16 +224,14 @@ def test_a_score_that_is_no_number_counts_as_the_constant_prediction(objects: Ob
 
     entry = shown(objects, odd)
     found = contrast(entry)
-    assert found["counted"] == contrast(entry, SECOND)["counted"] == 10
-    assert found["per_seed"]["1003"] == pytest.approx(
-        score(FIRST, "unconstrained", 1003) - CONSTANT
-    )
+    assert found.counted == contrast(entry, SECOND).counted == 10
+    assert found.per_seed["1003"] == pytest.approx(score(FIRST, "unconstrained", 1003) - CONSTANT)
 
 
 def test_all_arms_diverged(objects: ObjectStore) -> None:
     entry = shown(objects, lambda setting, kind, seed: "diverged")
-    assert contrast(entry)["mean"] is None
-    assert contrast(entry)["outcome"] == "undecided"
+    assert contrast(entry).mean is None
+    assert contrast(entry).outcome == "undecided"
     assert "Nothing to compare yet; unconstrained: 10 diverged" in sentences(entry)[0]
 
 
@@ -227,12 +239,12 @@ def test_networks_that_miss_their_constraint_are_no_result_about_feasible_ones(
     objects: ObjectStore,
 ) -> None:
     entry = shown(objects, losses=INFEASIBLE)
-    ours = entry["settings"][0]["arms"]["constrained"]
-    assert ours["certified"] == {"feasible": 0, "infeasible": 10, "undecided": 0}
-    assert not ours["feasible"]
+    ours = entry.settings[0].arms["constrained"]
+    assert ours.certified == Verdicts(feasible=0, infeasible=10, undecided=0)
+    assert not ours.feasible
     assert "no result about feasible networks" in " ".join(sentences(entry))
     good = shown(objects, score)  # the same arms are stored already: records are final
-    assert good["settings"][0]["arms"]["constrained"]["certified"]["infeasible"] == 10
+    assert good.settings[0].arms["constrained"].certified.infeasible == 10
 
 
 def test_seeds_after_the_decision_are_told_of_and_do_not_count(objects: ObjectStore) -> None:
@@ -246,13 +258,13 @@ def test_seeds_after_the_decision_are_told_of_and_do_not_count(objects: ObjectSt
     hand.trained(objects, definition, first)
     hand.trained(objects, definition, lambda s, k, seed: score(s, k, seed, 5.0), losses=INFEASIBLE)
     entry = confirmed(objects, definition, plan)
-    assert contrast(entry)["counted"] == 5
-    ours = entry["settings"][0]["arms"]["constrained"]
-    assert (ours["seeds"], ours["ended"]) == (5, {"finished": 10})
-    assert ours["certified"] == {"feasible": 5, "infeasible": 0, "undecided": 0}
-    assert ours["feasible"]
-    both = [entry["settings"][0]["arms"][kind]["mean"]["unseen_mean"] for kind in KINDS]
-    assert contrast(entry)["mean"] == pytest.approx(both[1] - both[0])
+    assert contrast(entry).counted == 5
+    ours = entry.settings[0].arms["constrained"]
+    assert (ours.seeds, ours.ended) == (5, {"finished": 10})
+    assert ours.certified == Verdicts(feasible=5, infeasible=0, undecided=0)
+    assert ours.feasible
+    both = [entry.settings[0].arms[kind].mean["unseen_mean"] for kind in KINDS]
+    assert contrast(entry).mean == pytest.approx(both[1] - both[0])
     rows = [row for row in confirmed_table(entry).rows if row["setting"] == FIRST]
     assert (rows[0]["certified"], rows[0]["seeds"], rows[0]["seeds_ended"]) == ("5 of 5", 5, 10)
     assert any("over 5 of the 10 fresh seeds" in text for text in notes(entry))
@@ -273,16 +285,16 @@ def test_controls_say_whether_it_is_the_constraint(
 
     entry = shown(objects, with_control, hand.wanted(controls=("penalty",)))
     assert text in " ".join(sentences(entry))
-    assert contrast(entry, other="penalty")["question"] == "matched"
+    assert contrast(entry, other="penalty").question == "matched"
 
 
 def test_search_and_confirmed_gain_stand_side_by_side(objects: ObjectStore) -> None:
     entry = shown(objects, lambda s, k, seed: score(s, k, seed, gain=0.5))
-    for one in entry["settings"]:
+    for one in entry.settings:
         # the search's arms differ from their baseline by 0.5 - seed at every gamma
-        assert one["search_gain"] == pytest.approx(0.0)
-        assert one["confirmed_gain"] == pytest.approx(0.5, abs=0.2)
-        assert one["shrinkage"] is None  # the search saw no gain that could shrink
+        assert one.search_gain == pytest.approx(0.0)
+        assert one.confirmed_gain == pytest.approx(0.5, abs=0.2)
+        assert one.shrinkage is None  # the search saw no gain that could shrink
 
 
 def definition_of(objects: ObjectStore) -> Definition:

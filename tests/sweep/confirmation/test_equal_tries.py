@@ -69,9 +69,9 @@ def test_it_is_of_the_tested_measure_and_of_as_many_arms(objects: ObjectStore) -
     ways = [max(drawn) for drawn in combinations(tries, len(plain))]
     hand.trained(objects, definition, lambda *of: 9.0)
     entry = confirmed(objects, definition, plan)
-    one = next(s for s in entry["settings"] if s["setting"] == FIRST)
-    assert one["equal_tries"]["tries"] == len(plain)
-    assert one["equal_tries"]["gain"] == pytest.approx(fmean(ways) - max(plain))
+    one = next(s for s in entry.settings if s.setting == FIRST)
+    assert one.equal_tries.tries == len(plain)
+    assert one.equal_tries.gain == pytest.approx(fmean(ways) - max(plain))
 
 
 def test_plans_of_before_show_no_unequal_numbers(
@@ -82,7 +82,7 @@ def test_plans_of_before_show_no_unequal_numbers(
     hand.trained(objects, definition, lambda *of: 9.0)
     old = tuple(replace(s, best_of_search=7.125, equal_tries=None) for s in plan.settings)
     entry = confirmed(objects, definition, replace(plan, settings=old))
-    assert [one["equal_tries"] for one in entry["settings"]] == [None, None]
+    assert [one.equal_tries for one in entry.settings] == [None, None]
     print_confirmed(entry)
     shown = capsys.readouterr().out + str(confirmed_table(entry))
     assert "7.125" not in shown

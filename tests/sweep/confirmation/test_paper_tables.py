@@ -82,28 +82,28 @@ def test_the_tables_are_as_reviewed(
 def test_numbers_and_intervals_are_those_of_the_comparison(objects: ObjectStore) -> None:
     _, entry, (table, _) = made(objects, first_better)
     found = {(row["train_gamma"], row["numbers"]): row for row in rows(table)}
-    assert entry["measure"] == "unseen_mean"
-    for one, gamma in zip(entry["settings"], ("0.15", "0.1"), strict=True):
-        row, contrast = found[gamma, "unseen"], one["contrasts"]["unconstrained"]
+    assert entry.measure == "unseen_mean"
+    for one, gamma in zip(entry.settings, ("0.15", "0.1"), strict=True):
+        row, contrast = found[gamma, "unseen"], one.contrasts["unconstrained"]
         for kind in ("constrained", "unconstrained"):
             seeds = range(1000, 1010)
-            mean = fmean(first_better(one["setting"], kind, seed) for seed in seeds)
+            mean = fmean(first_better(one.setting, kind, seed) for seed in seeds)
             assert float(row[f"{PED}_{kind}"]) == pytest.approx(mean)
-        expected = [contrast[name] for name in ("mean", "low", "high")]
+        expected = [contrast.mean, contrast.low, contrast.high]
         assert [float(row[f"{PED}_{name}"]) for name in ("gain", "low", "high")] == expected
-        assert row[f"{PED}_outcome"] == contrast["marked"]
+        assert row[f"{PED}_outcome"] == contrast.marked
         assert row[f"{PED}_seeds"] == "10"
         beside = found[gamma, "all"]  # not tested: a mean, and no interval
-        assert float(beside[f"{PED}_gain"]) == pytest.approx(contrast["mean"])  # alike by hand
+        assert float(beside[f"{PED}_gain"]) == pytest.approx(contrast.mean)  # alike by hand
         assert (beside[f"{PED}_low"], beside[f"{PED}_outcome"]) == ("", "not tested")
 
 
 def test_bold_is_what_the_test_declared_and_nothing_else(objects: ObjectStore) -> None:
     _, entry, (table, hyperparameters) = made(objects, first_better)
-    marked = [one["contrasts"]["unconstrained"]["marked"] for one in entry["settings"]]
+    marked = [one.contrasts["unconstrained"].marked for one in entry.settings]
     assert marked == ["better", "undecided"]
     text = to_markdown(table)
-    gain = entry["settings"][0]["contrasts"]["unconstrained"]["mean"]
+    gain = entry.settings[0].contrasts["unconstrained"].mean
     assert [cell for cell in text.split(" | ") if cell.startswith("**")] == [f"**{gain:+.3f}**"]
     assert to_latex(table, "t").count(r"\mathbf") == 1
     assert "**" not in to_markdown(hyperparameters)

@@ -24,7 +24,7 @@ def confirm(
     of = replace(hand.wanted(seeds=2, **wanted), name=name)
     plan, definition = hand.stored(objects, of, search)
     hand.trained(objects, definition, lambda setting, kind, seed: 9.0 + seed % 7)
-    return " ".join(confirmed(objects, definition, plan)["deviations"])
+    return " ".join(confirmed(objects, definition, plan).deviations)
 
 
 def test_the_only_one_departs_from_nothing(objects: ObjectStore) -> None:

@@ -157,8 +157,8 @@ def test_of_two_seeds_and_two_units_it_runs_from_the_least_cell_to_the_largest(
     """A sixteenth of all draws takes one seed and one unit twice: more than a tail of 2.5 %."""
     losses_U, put = by_losses(2)
     entry, plan, definition = shown(objects, put, 2)
-    for one in entry["settings"]:
-        config, gammas = unseen(definition, one["setting"])
+    for one in entry.settings:
+        config, gammas = unseen(definition, one.setting)
         cells = [
             np.mean([
                 GREY * np.sqrt(losses_U(config, "unconstrained", seed, g)[u])
@@ -168,15 +168,15 @@ def test_of_two_seeds_and_two_units_it_runs_from_the_least_cell_to_the_largest(
             for seed in plan.seeds
             for u in range(2)
         ]  # fmt: skip
-        found = one["contrasts"]["unconstrained"]["units"]
-        assert (found["low"], found["high"]) == pytest.approx((min(cells), max(cells)), rel=1e-6)
+        found = one.contrasts["unconstrained"].units
+        assert (found.low, found.high) == pytest.approx((min(cells), max(cells)), rel=1e-6)
 
 
 def test_of_losses_it_is_that_of_a_naive_bootstrap(objects: ObjectStore) -> None:
     losses_U, put = by_losses(12)
     entry, plan, definition = shown(objects, put, 6)
-    one = entry["settings"][0]
-    config, gammas = unseen(definition, one["setting"])
+    one = entry.settings[0]
+    config, gammas = unseen(definition, one.setting)
     losses = {
         kind: [[losses_U(config, kind, seed, g) for g in gammas] for seed in plan.seeds]
         for kind in ("constrained", "unconstrained")
@@ -188,20 +188,20 @@ def test_of_losses_it_is_that_of_a_naive_bootstrap(objects: ObjectStore) -> None
 
         return float(np.mean([rmse("unconstrained", k) - rmse("constrained", k) for k in seeds]))
 
-    found = one["contrasts"]["unconstrained"]["units"]
-    assert found["mean"] == pytest.approx(difference(list(range(6)), list(range(12))), rel=1e-9)
-    assert found["mean"] == pytest.approx(one["contrasts"]["unconstrained"]["mean"], rel=1e-6)
+    found = one.contrasts["unconstrained"].units
+    assert found.mean == pytest.approx(difference(list(range(6)), list(range(12))), rel=1e-9)
+    assert found.mean == pytest.approx(one.contrasts["unconstrained"].mean, rel=1e-6)
     low, high = bootstrapped(difference, 6, 12)
     near = 0.1 * (high - low)  # 2.5 % quantiles of 2,000 draws: a standard error of 1.7 % each
-    assert (found["low"], found["high"]) == pytest.approx((low, high), abs=near)
+    assert (found.low, found.high) == pytest.approx((low, high), abs=near)
 
 
 def test_variance_components_are_those_of_jackknife_pseudo_values(objects: ObjectStore) -> None:
     """To first order: another linearisation, of twelve units, comes within a tenth."""
     losses_U, put = by_losses(12)
     entry, plan, definition = shown(objects, put, 6)
-    one = entry["settings"][0]
-    config, gammas = unseen(definition, one["setting"])
+    one = entry.settings[0]
+    config, gammas = unseen(definition, one.setting)
     every = list(range(12))
 
     def difference(seed: int, units: list[int]) -> float:
@@ -218,21 +218,21 @@ def test_variance_components_are_those_of_jackknife_pseudo_values(objects: Objec
         ]
         for seed in plan.seeds
     ])  # fmt: skip
-    found = one["contrasts"]["unconstrained"]["units"]["variance"]
+    found = one.contrasts["unconstrained"].units.variance
     expected = variance_components(pseudo_KU)
     assert expected.rest > 0
-    assert found == pytest.approx(vars(expected), rel=0.1)
-    (row,) = [r for r in confirmed_table(entry).rows if r["setting"] == one["setting"]]
-    assert row["variance_unit"] == found["unit"]
+    assert found.to_json() == pytest.approx(vars(expected), rel=0.1)
+    (row,) = [r for r in confirmed_table(entry).rows if r["setting"] == one.setting]
+    assert row["variance_unit"] == found.unit
 
 
 def test_of_accuracy_it_counts_the_samples_of_every_unit(objects: ObjectStore) -> None:
     sizes = [1, 2, 3, 1, 12, 1, 2, 30, 1, 5, 1, 1]
     right_N, put = by_samples(sizes)
     entry, plan, definition = shown(objects, put, 5, TEXTS)
-    one = entry["settings"][0]
-    assert entry["metric"] == "accuracy"
-    config, gammas = unseen(definition, one["setting"])
+    one = entry.settings[0]
+    assert entry.metric == "accuracy"
+    config, gammas = unseen(definition, one.setting)
     starts = np.cumsum([0, *sizes])
 
     right = {
@@ -254,12 +254,12 @@ def test_of_accuracy_it_counts_the_samples_of_every_unit(objects: ObjectStore) -
             ])
         )  # fmt: skip
 
-    found = one["contrasts"]["unconstrained"]["units"]
-    assert found["mean"] == pytest.approx(difference(list(range(5)), list(range(12))), rel=1e-9)
-    assert found["mean"] == pytest.approx(one["contrasts"]["unconstrained"]["mean"], rel=1e-6)
+    found = one.contrasts["unconstrained"].units
+    assert found.mean == pytest.approx(difference(list(range(5)), list(range(12))), rel=1e-9)
+    assert found.mean == pytest.approx(one.contrasts["unconstrained"].mean, rel=1e-6)
     low, high = bootstrapped(difference, 5, 12)
     near = 0.1 * (high - low)  # as above
-    assert (found["low"], found["high"]) == pytest.approx((low, high), abs=near)
+    assert (found.low, found.high) == pytest.approx((low, high), abs=near)
 
 
 def test_every_contrast_needs_seeds_and_units_to_agree(objects: ObjectStore) -> None:
@@ -273,17 +273,17 @@ def test_every_contrast_needs_seeds_and_units_to_agree(objects: ObjectStore) -> 
         return own if kind != "unconstrained" else own + 0.3
 
     entry, _, _ = shown(objects, by_losses(12, losses_U)[1], 8, controls=("detached",))
-    one = entry["settings"][0]
-    plain, control = (one["contrasts"][name] for name in ("unconstrained", "detached"))
-    assert (plain["outcome"], plain["marked"]) == ("better", "better")
-    assert control["units"]["low"] < 0 < control["low"]
-    assert (control["outcome"], control["marked"]) == ("better", "undecided")
+    one = entry.settings[0]
+    plain, control = (one.contrasts[name] for name in ("unconstrained", "detached"))
+    assert (plain.outcome, plain.marked) == ("better", "better")
+    assert control.units.low < 0 < control.low
+    assert (control.outcome, control.marked) == ("better", "undecided")
     said = of_setting(one, entry)
     assert "not told apart from detached" in said
     assert "better than detached" not in said
     rows = {row["against"]: row for row in confirmed_table(entry).rows if row["level"] == "setting"}
     assert rows["detached"]["outcome"] == "undecided"
-    assert rows["detached"]["units_low"] == control["units"]["low"]
+    assert rows["detached"]["units_low"] == control.units.low
 
 
 def test_without_a_result_an_arm_is_the_constant_on_every_unit(objects: ObjectStore) -> None:
@@ -296,11 +296,11 @@ def test_without_a_result_an_arm_is_the_constant_on_every_unit(objects: ObjectSt
             put(store, config, kind, seed)
 
     entry, _, _ = shown(objects, one_fails, 5, controls=("detached",))
-    contrasts = entry["settings"][0]["contrasts"]
-    assert contrasts["unconstrained"]["units"] is not None
+    contrasts = entry.settings[0].contrasts
+    assert contrasts["unconstrained"].units is not None
     found = contrasts["detached"]
-    assert found["units"]["seeds"] == found["counted"] == 5
-    assert found["units"]["mean"] == pytest.approx(found["mean"], rel=1e-6)
+    assert found.units.seeds == found.counted == 5
+    assert found.units.mean == pytest.approx(found.mean, rel=1e-6)
 
 
 def test_an_arm_below_the_constant_prediction_counts_for_more_than_its_units(
@@ -311,8 +311,8 @@ def test_an_arm_below_the_constant_prediction_counts_for_more_than_its_units(
         return np.random.default_rng([len(kind), seed]).uniform(0.3, 0.4, 12) + far * 10
 
     entry, _, _ = shown(objects, by_losses(12, losses_U)[1], 5)
-    found = entry["settings"][0]["contrasts"]["unconstrained"]
-    assert found["units"]["mean"] == pytest.approx(found["mean"], rel=1e-6)
+    found = entry.settings[0].contrasts["unconstrained"]
+    assert found.units.mean == pytest.approx(found.mean, rel=1e-6)
 
 
 def test_a_study_without_a_winner_counts_as_no_difference_over_units_too(
@@ -331,7 +331,7 @@ def test_a_study_without_a_winner_counts_as_no_difference_over_units_too(
     found = over_units(with_none, "unconstrained", plan.seeds, "unseen_mean", read)
     assert found is not None
     assert found.seeds == 5
-    per_seed = dict(entry["settings"][0]["contrasts"]["unconstrained"]["per_seed"])
+    per_seed = dict(entry.settings[0].contrasts["unconstrained"].per_seed)
     per_seed["1002"] = 0.0
     assert found.interval.mean == pytest.approx(np.mean(list(per_seed.values())), rel=1e-6)
 
@@ -345,6 +345,6 @@ def test_seeds_without_stored_unit_scores_are_left_out_and_named(objects: Object
             objects.delete(f"arms/{config.signature()}/scores.npz")
 
     entry, _, _ = shown(objects, one_lost, 5)
-    found = entry["settings"][0]["contrasts"]["unconstrained"]["units"]
-    assert found["seeds"] == 4
-    assert "4 of 5 seeds, whose unit scores are stored" in found["name"]
+    found = entry.settings[0].contrasts["unconstrained"].units
+    assert found.seeds == 4
+    assert "4 of 5 seeds, whose unit scores are stored" in found.name

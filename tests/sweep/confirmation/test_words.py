@@ -6,11 +6,19 @@ import numpy as np
 import pytest
 
 from sweep.confirmation.controls import CONTROLS
+from sweep.confirmation.summary import Family
 from sweep.confirmation.words import answer, in_short, of_setting, outcome_words, p_text
 from sweep.statistics.decisions import table
 from sweep.statistics.design import Design
 from tests.support.confirmations import of_before
+from tests.support.summaries import confirmation_summary, confirmed_setting
 from trainables.plain import Json
+
+UNITS: dict[str, Json] = {
+    "mean": 0.03, "low": -0.01, "high": 0.05, "name": "", "seeds": 6, "units": 72,
+    "unit": "window", "groups": 12, "group": "clip",
+    "variance": {"seed": None, "unit": None, "rest": None},
+}  # fmt: skip
 
 
 def setting(**marked: str) -> dict[str, Json]:
@@ -31,27 +39,22 @@ def setting(**marked: str) -> dict[str, Json]:
     }
 
 
-ENTRY: dict[str, Json] = {
-    "unit": "grey levels",
-    "measure": "unseen_mean",
-    "design": {"smallest_effect": 0.15, "error": 0.05},
-}
+def said_of(one: dict[str, Json], **design: Json) -> str:
+    """What is said of a setting where the smallest effect of interest is 0.15 grey levels."""
+    entry = confirmation_summary(design={"sign_flips": False, **design})
+    return of_setting(confirmed_setting(one), entry)
 
 
 def test_what_few_seeds_can_show_stands_beside_a_claim() -> None:
     one = setting()
     least = "By sign flips p is 0.031, and of 6 seeds it is never below 0.031."
-    assert least in of_setting(one, ENTRY)
+    assert least in said_of(one)
     contrast = one["contrasts"]["unconstrained"]
     contrast |= {"counted": 5, "seeds": 5, "sign_flip": {"p": 2 / 2**5, "least_p": 2 / 2**5}}
-    assert "never below 0.062: the claim rests on differences being normal." in of_setting(
-        one, ENTRY
-    )
-    agree = {**ENTRY, "design": ENTRY["design"] | {"sign_flips": True}}  # then they bore it out
-    assert "never below 0.062. " in of_setting(one, agree)
-    assert "By sign flips" not in of_setting(
-        one | {"contrasts": {"unconstrained": contrast | {"counted": 10, "seeds": 10}}}, ENTRY
-    )
+    assert "never below 0.062: the claim rests on differences being normal." in said_of(one)
+    assert "never below 0.062. " in said_of(one, sign_flips=True)  # then they bore it out
+    contrast |= {"counted": 10, "seeds": 10}
+    assert "By sign flips" not in said_of(one)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +75,7 @@ def test_what_few_seeds_can_show_stands_beside_a_claim() -> None:
     ],
 )
 def test_a_better_control_says_what_it_is_a_control_of(marked: dict[str, str], ends: str) -> None:
-    assert of_setting(setting(**marked), ENTRY).endswith(ends)
+    assert said_of(setting(**marked)).endswith(ends)
 
 
 def sized(name: str, mean: float, half: float, outcome: str, **contrast: Json) -> dict[str, Json]:
@@ -112,7 +115,7 @@ def sized(name: str, mean: float, half: float, outcome: str, **contrast: Json) -
             "equivalent: no difference that matters, +0.03 grey levels (below 0.15), on",
         ),
         (
-            sized("a", 0.03, 0.012, "equivalent", units={"low": -0.01, "high": 0.05}),
+            sized("a", 0.03, 0.012, "equivalent", units=UNITS),
             "equivalent: no difference that matters, +0.03",
         ),
         (
@@ -133,18 +136,19 @@ def sized(name: str, mean: float, half: float, outcome: str, **contrast: Json) -
 def test_a_size_that_does_not_matter_is_told_with_the_words_for_it(
     one: dict[str, Json], begins: str
 ) -> None:
-    assert of_setting(one, ENTRY).startswith(begins)
+    assert said_of(one).startswith(begins)
 
 
 def test_tables_of_no_effect_hardly_ever_have_a_slight_one() -> None:
     families = {f: tuple(f"{f}{number}" for number in range(6)) for f in "abcdef"}
     design = Design.planned(families, 10, smallest_effect=3.0)
-    entry = {"design": design.to_json(), "unit": "grey levels"}
+    entry = confirmation_summary(design=design.to_json())
     random, told = np.random.default_rng(0), 0
     for _ in range(40):
         gains = {name: dict(enumerate(random.standard_normal(10))) for name in design.settings}
         rows = table(design, gains, range(10))
-        words = {outcome_words(row.to_json(), row.outcome, entry)[0] for row in rows}
+        lines = [Family.from_json({**row.to_json(), "marked": row.outcome}) for row in rows]
+        words = {outcome_words(line, line.outcome, entry)[0] for line in lines}
         assert any(text.startswith("equivalent: no difference") for text in words)
         told += any("slightly" in text for text in words)
     assert told <= 4  # 5 % of tables are 2
@@ -155,15 +159,15 @@ def test_the_p_of_a_line_is_named_as_it_is_taken() -> None:
     row = table(design, {"a": dict(enumerate([0.1, -1.0, 1.2, 0.0, -0.4, 0.9]))}, range(6))[1]
     assert row.p > 0.05  # t finds nothing: sign flips are not asked
     assert row.p != row.sign_flip.p
-    assert p_text(design.to_json()).startswith("the paired t test's (where t finds something,")
-    assert p_text(of_before({"UT": ("a",)}).to_json()) == "the paired t test's"
+    assert p_text(design).startswith("the paired t test's (where t finds something,")
+    assert p_text(of_before({"UT": ("a",)})) == "the paired t test's"
 
 
 def test_a_control_that_is_hardly_worse_is_said_to_be_so() -> None:
     one = setting(deep_supervision="better", penalty="better", larger_gamma="worse")
     one["contrasts"]["deep_supervision"]["mean"] = 0.05
     one["contrasts"]["larger_gamma"]["mean"] = -0.05
-    said = of_setting(one, ENTRY)
+    said = said_of(one)
     assert "It is better than deep supervision (slightly) and penalty, too." in said
     assert "It is worse than larger gamma (slightly): plain training gains more" in said
 
@@ -171,7 +175,7 @@ def test_a_control_that_is_hardly_worse_is_said_to_be_so() -> None:
 def test_of_many_settings_what_is_alike_is_said_once() -> None:
     settings = [sized(f"s{number}", 0.03, 0.012, "equivalent") for number in range(45)]
     settings[44] = sized("worse", -0.9, 0.2, "worse")
-    entry = {**ENTRY, "settings": settings}
+    entry = confirmation_summary(settings, design={"sign_flips": False})
     found = answer(entry)
     assert len(found) == 4
     assert found[3].startswith("worse: By sign flips p is 0.031")

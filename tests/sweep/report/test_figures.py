@@ -246,22 +246,19 @@ def test_confirmed_gains_have_the_intervals_of_the_table(objects: ObjectStore) -
     axis = figures["forest"].axes[0]
     lines = [list(line.get_xdata()) for line in axis.get_lines()]
     points = drawn(figures["search-gain"].axes[0])
-    for one in entry["settings"]:
-        contrast = one["contrasts"]["unconstrained"]
-        assert [contrast["low"], contrast["high"]] in lines
-        assert [contrast["mean"]] in lines
-        assert points[contrast["marked"]] == ([one["search_gain"]], [one["confirmed_gain"]])
+    for one in entry.settings:
+        contrast = one.against_plain
+        assert [contrast.low, contrast.high] in lines
+        assert [contrast.mean] in lines
+        assert points[contrast.marked] == ([one.search_gain], [one.confirmed_gain])
     assert {"better", "worse"} <= set(drawn(axis))
     names = [label.get_text() for label in axis.get_yticklabels()]
     assert names == [f"{name},\nagainst plain" for name in (FIRST, SECOND)]
 
 
 def test_points_that_coincide_share_their_label() -> None:
-    settings = [
-        {"setting": f"ped2-L{depth}", "search_gain": x, "confirmed_gain": y}
-        for depth, x, y in ((3, 0.10, 0.20), (5, 0.101, 0.201), (7, 0.10, 0.50))
-    ]
-    assert _labels(settings, near=0.02) == {(0.10, 0.20): "L3, L5", (0.10, 0.50): "L7"}
+    places = {"ped2-L3": (0.10, 0.20), "ped2-L5": (0.101, 0.201), "ped2-L7": (0.10, 0.50)}
+    assert _labels(places, near=0.02) == {(0.10, 0.20): "L3, L5", (0.10, 0.50): "L7"}
 
 
 def test_a_record_of_before_ratios_were_counted_is_read(objects: ObjectStore) -> None:

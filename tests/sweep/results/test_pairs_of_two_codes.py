@@ -76,8 +76,7 @@ def test_a_confirmed_pair_of_two_codes_is_marked(root: Path, constrained: str) -
     entry = confirmed(objects, definition, plan)
     is_marked = constrained != "1a"
     told = sorted({"trainables 1a", f"trainables {constrained}"})
-    contrasts = [one["contrasts"]["unconstrained"] for one in entry["settings"]]
-    assert [contrast["codes"] for contrast in contrasts] == [told, told]
+    assert [one.against_plain.codes for one in entry.settings] == [told, told]
     table = confirmed_table(entry)
     assert (f"{FIRST} against unconstrained: {MARK}" in " ".join(table.notes)) == is_marked
     rows = [row for row in table.rows if row["level"] == "setting"]
