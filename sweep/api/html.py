@@ -5,7 +5,7 @@ Colours are the notebook's own, so that it reads in dark and light; there are no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from search_spaces.space import SearchSpace
@@ -13,22 +13,23 @@ from sweep.render.html import fill
 from sweep.render.table import YES_NO, Column, ShortForm, shown_of
 from sweep.results.findings import answer
 from sweep.results.names import point_text
+from sweep.results.status import SweepStatus
 from sweep.results.summary import SettingSummary
 from sweep.results.tables.results import results_table
 from sweep.results.verdict_text import verdict_lines
 from sweep.study.selection import outcome_text
-from trainables.plain import Json
 from trainables.registry.lookup import facts_of
 from trainables.registry.task_facts import Metric
 
 _TEMPLATE = Path(__file__).with_name("notebook.html.jinja")
 
 
-def of_search(status: Mapping[str, Json], summaries: Sequence[SettingSummary]) -> str:
+def of_search(status: SweepStatus, what: str, summaries: Sequence[SettingSummary]) -> str:
     """What a search came to: its state, its findings, a row a setting.
 
     Args:
-        status: ``status_entry``, and of the sweep ``name`` and ``summary``.
+        status: of the sweep.
+        what: the summary of its space.
         summaries: of its settings.
     """
     lines = (
@@ -38,12 +39,12 @@ def of_search(status: Mapping[str, Json], summaries: Sequence[SettingSummary]) -
         _unit(facts_of(summaries[0].task).metric),
     )
     shown = shown_of(COLUMNS, summaries)
-    return _block(status["name"], str(status["summary"]), lines, shown)
+    return _block(status.name, what, lines, shown)
 
 
-def of_confirmation(status: Mapping[str, Json], said: Iterable[str], table: ShortForm) -> str:
+def of_confirmation(status: SweepStatus, what: str, said: Iterable[str], table: ShortForm) -> str:
     """What a confirmation came to: its state, what was found in words, its table."""
-    return _block(status["name"], str(status["summary"]), (_state(status), *said), table)
+    return _block(status.name, what, (_state(status), *said), table)
 
 
 def of_setting(space: SearchSpace, summary: SettingSummary) -> str:
@@ -78,9 +79,9 @@ def _winner_text(summary: SettingSummary) -> str:
     return f"{'proposal' if summary.winner else 'none; closest:'} {summary.proposal}"
 
 
-def _state(status: Mapping[str, Json]) -> str:
-    arms = status["arms"]
-    return f"{str(status['state']).capitalize()}: {arms['final']} of {arms['wanted']} arms final."
+def _state(status: SweepStatus) -> str:
+    arms = status.arms
+    return f"{status.state.capitalize()}: {arms.final} of {arms.wanted} arms final."
 
 
 def _unit(metric: Metric) -> str:

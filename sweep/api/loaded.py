@@ -15,7 +15,7 @@ from sweep.report.measured import Measured, confirmations, measured
 from sweep.report.report import OF_CONFIRMATION as REPORTED
 from sweep.report.report import rendered
 from sweep.results.findings import findings
-from sweep.results.status import State, state_of, status_entry
+from sweep.results.status import State, state_of, status_of
 from sweep.results.sweep_view import SweepView, load_sweep
 from sweep.study.advice import DEFAULT_STORAGE, STORAGE
 from sweep.study.lock import driver_of
@@ -198,19 +198,15 @@ class Sweep:
         return [one.setting.name for one in self.view.settings]
 
     def _repr_html_(self) -> str:
-        definition = self.view.definition
-        status = {
-            **status_entry(self.view, is_running=self.is_running),
-            "name": self.name,
-            "summary": definition.space.summary,
-        }
+        status = status_of(self.view, is_running=self.is_running)
+        what = self.view.definition.space.summary
         if self.confirmed is None:
-            return html.of_search(status, list(self.measured.entries.values()))
+            return html.of_search(status, what, list(self.measured.entries.values()))
         from sweep.confirmation.tables import confirmed_table
         from sweep.confirmation.words import sentences
 
         shown = confirmed_table(self.confirmed).shown
-        return html.of_confirmation(status, sentences(self.confirmed), shown)
+        return html.of_confirmation(status, what, sentences(self.confirmed), shown)
 
     # --- what all of it is read from --------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from sweep.results.best import best_summaries
 from sweep.results.findings import findings
 from sweep.results.sweep_view import SweepView, load_sweep
 from sweep.run import notifications
-from sweep.run.budget import NO_LIMIT, Budget, spending_entry, took_text
+from sweep.run.budget import NO_LIMIT, ArmHours, Budget, spending_of, took_text
 from sweep.run.retention import keep_winners_weights
 from sweep.run.signals import KNOWN
 from sweep.study import advice
@@ -183,7 +183,7 @@ def _train_once(
     if not summary.is_urgent:
         names = [a.record.environment.get("gpu") for a in view.arms.values() if a.record]
         _estimate(objects, definition, next(filter(None, names), None))
-    tell_end(view, summary, on_done, spending_entry(objects, view))
+    tell_end(view, summary, on_done, spending_of(objects, view).spent)
     if not summary.is_done:
         return summary.exit_code
     unread = sum(not arm.is_final for arm in view.arms.values())
@@ -223,9 +223,7 @@ def sweep_pages(view: SweepView, fallback_ms: int, storage: str) -> SweepPages:
     )
 
 
-def tell_end(
-    view: SweepView, summary: RunSummary, on_done: OnDone, spending: Mapping[str, Json]
-) -> None:
+def tell_end(view: SweepView, summary: RunSummary, on_done: OnDone, spent: ArmHours) -> None:
     """Say what went wrong and how a run goes on; of one that is done, ``on_done`` says more."""
     for setting, why in summary.retired.items():
         note(f"{setting}: its search ended early: {why}")
@@ -233,7 +231,7 @@ def tell_end(
         note(problem)
     name = view.definition.name
     done = f"{summary.arms_done} of {summary.arms_total} arms are final"
-    if line := summary.budget_line(took_text(spending)):
+    if line := summary.budget_line(took_text(spent)):
         on_done(view, line)
     elif not summary.is_done:
         stopped = f" ({summary.stopped})" if summary.stopped else ""
@@ -242,4 +240,4 @@ def tell_end(
         note(f"{name} is not done{stopped}: {done}. {what_next}")
     else:
         outcomes = outcome_text(summary.outcomes)
-        on_done(view, f"{name}: {done}; proposals: {outcomes}; {took_text(spending)}")
+        on_done(view, f"{name}: {done}; proposals: {outcomes}; {took_text(spent)}")

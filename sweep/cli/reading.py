@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 
 import click
 from rich.live import Live
@@ -27,18 +28,18 @@ from sweep.cli.text.best import (
     print_overview,
     print_settings,
 )
-from sweep.cli.text.live import status_view
+from sweep.cli.text.live import StatusAnswer, status_view
 from sweep.cluster import ask
 from sweep.confirmation.chosen import confirmation_name
 from sweep.errors import OtherVersion
 from sweep.render.table import NOTHING, number
 from sweep.render.terminal import Paragraph, phrases, table
 from sweep.results.best import best_entries
-from sweep.results.status import state_of, status_entry
+from sweep.results.status import SettingStatus, state_of, status_of
 from sweep.results.summary import SettingSummary
 from sweep.results.sweep_view import SweepView, load_sweep
 from sweep.run.alike import failed_alike
-from sweep.run.budget import Budget, spending_entry, took_text
+from sweep.run.budget import Budget, spending_of, took_text
 from sweep.run.forget_failed import failed_when
 from sweep.study import advice
 from sweep.study.advice import note
@@ -48,12 +49,12 @@ from sweep.study.definition import (
     definition_of_any_version,
     sweep_names,
 )
-from sweep.study.lock import Driver, driver_of
+from sweep.study.lock import driver_of
 from sweep.study.opening import find_sweep, open_store
 from sweep.study.selection import outcome_text
 from sweep.tracking.address import TrackingError, known_id, place_of
 from trainables.errors import Misuse, SweepError, missing_plugin
-from trainables.plain import Json
+from trainables.plain import Json, Plain
 from trainables.records.objects import ObjectStore
 from trainables.records.parallel_reads import at_once
 from trainables.signs.early_signs import WENT
@@ -78,14 +79,14 @@ def list_(at: Place, as_json: bool) -> None:
     """
     if at.address is None:
         objects = open_store(at.storage)
-        entries = [_list_entry(objects, name) for name in newest_first(objects)]
+        entries = [_listed(objects, name).to_json() for name in newest_first(objects)]
     else:
         entries = ask.json_of(at.address, given_storage(), "list")
     if as_json:
         print_json(entries)
         return
     with ask.readable("its sweeps", is_remote=at.address is not None):
-        _print_list(entries, at)
+        _print_list([ListedSweep.from_json(entry) for entry in entries], at)
 
 
 def _none(at: Place) -> str:
@@ -112,41 +113,57 @@ def meant(name: str | None, at: Place) -> str:
     return names[0]
 
 
-def _print_list(entries: Sequence[Mapping[str, Json]], at: Place) -> None:
-    if entries:
-        shown = ("name", "space", "state", "proposals")
-        rows = [{key: e[key] or "" for key in shown} for e in entries]
-        for row, entry in zip(rows, entries, strict=True):
-            if entry["plug_in"]:
-                row["state"] += f": {entry['plug_in']}"
-            row["proposals"] += f" ({len(entry['retired'])} retired)" * bool(entry["retired"])
-        console().print(table(rows, whole=("name", "space")))
-    else:
+@dataclass(kw_only=True)
+class ListedSweep(Plain):
+    """A line of `sweep list`."""
+
+    name: str
+    space: str | None = None
+    state: str = "damaged"
+    proposals: str | None = None  # how many are finished
+    retired: Sequence[str] = ()  # settings whose search ended early
+    plug_in: str | None = None  # that is missing
+    storage: str
+
+
+def _print_list(sweeps: Sequence[ListedSweep], at: Place) -> None:
+    if not sweeps:
         note(_none(at))
+        return
+    rows = [
+        {
+            "name": one.name,
+            "space": one.space or "",
+            "state": one.state + (f": {one.plug_in}" if one.plug_in else ""),
+            "proposals": (one.proposals or "")
+            + f" ({len(one.retired)} retired)" * bool(one.retired),
+        }
+        for one in sweeps
+    ]
+    console().print(table(rows, whole=("name", "space")))
 
 
-def _list_entry(objects: ObjectStore, name: str) -> dict[str, Json]:
-    entry: dict[str, Json] = {"name": name, "space": None, "state": "damaged", "proposals": None}
-    entry |= {"retired": [], "plug_in": None}  # settings whose search ended early
+def _listed(objects: ObjectStore, name: str) -> ListedSweep:
+    one = ListedSweep(name=name, storage=objects.root)
     try:
         view = load_sweep(objects, name, "outcomes")
     except OtherVersion as error:
         note(str(error))
-        entry["space"] = definition_of_any_version(objects, name).space.name
-        entry["state"] = "other version"
+        one.space = definition_of_any_version(objects, name).space.name
+        one.state = "other version"
     except SweepError as error:  # the other sweeps can still be listed
         note(str(error))
-        if (plug_in := missing_plugin(error)) is not None:
-            entry |= {"state": "needs a plug-in", "plug_in": plug_in}
+        one.plug_in = missing_plugin(error)
+        one.state = "damaged" if one.plug_in is None else "needs a plug-in"
     else:
         space = view.definition.space
         wanted = sum(map(space.proposals_of, space.settings))
         is_running = driver_of(objects, name) is not None
-        entry["space"] = space.name
-        entry["state"] = state_of(view, is_running=is_running)
-        entry["proposals"] = f"{sum(len(s.results) for s in view.settings)} of {wanted}"
-        entry["retired"] = sorted(view.retired)
-    return {**entry, "storage": objects.root}
+        one.space = space.name
+        one.state = state_of(view, is_running=is_running)
+        one.proposals = f"{sum(len(s.results) for s in view.settings)} of {wanted}"
+        one.retired = sorted(view.retired)
+    return one
 
 
 def newest_first(objects: ObjectStore) -> list[str]:
@@ -183,15 +200,16 @@ def status(name: str | None, at: ShownSettings, watch: bool, as_json: bool) -> N
                 print_json(entry)
                 return
             out = console()
-            goes_on = watch and entry["state"] == "running"
             with ask.readable(name, is_remote=at.address is not None):
                 entry["settings"] = chosen(name, entry["settings"], at.patterns)
+                now = StatusAnswer.from_json(entry)
+                goes_on = watch and now.state == "running"
                 if goes_on and out.is_terminal:
                     live = live or stack.enter_context(Live(auto_refresh=False, transient=True))
-                    live.update(status_view(entry, out.width, out.height), refresh=True)
+                    live.update(status_view(now, out.width, out.height), refresh=True)
                 else:
                     stack.close()  # the view makes room for what stays
-                    _print_status(entry, at)
+                    _print_status(now, at)
             if not goes_on:
                 return
             try:
@@ -205,10 +223,10 @@ def _status_entry(objects: ObjectStore, view: SweepView) -> dict[str, Json]:
     return {
         "name": view.definition.name,
         "space": view.definition.space.name,
-        "driver": None if driver is None else vars(driver),
+        "driver": None if driver is None else driver.to_json(),
         "storage": objects.root,
-        **status_entry(view, is_running=driver is not None),
-        **spending_entry(objects, view),
+        **status_of(view, is_running=driver is not None).to_json(),
+        **spending_of(objects, view).to_json(),
         "failed_alike": failed_alike(objects, view.definition.name) or None,
     }
 
@@ -232,23 +250,23 @@ def _confirmed_text(name: str, at: ShownSettings) -> str:
     return f"What fresh seeds say of its pairs: `{shown}`."
 
 
-def _print_status(entry: Mapping[str, Json], at: ShownSettings) -> None:
-    name, state, arms, driver = (entry[key] for key in ("name", "state", "arms", "driver"))
-    by = "" if driver is None else f", by {Driver(**driver)}"
+def _print_status(entry: StatusAnswer, at: ShownSettings) -> None:
+    name, state, arms, driver = entry.name, entry.state, entry.arms, entry.driver
+    by = "" if driver is None else f", by {driver}"
     out = console()
     out.print(f"[bold]{name}[/bold] is {state}{by}")
-    if driver is not None and driver["waits_for"]:
-        out.print(escape(f"waits for {driver['waits_for']}"), style="yellow")
+    if driver is not None and driver.waits_for:
+        out.print(escape(f"waits for {driver.waits_for}"), style="yellow")
     begun = "in training" if driver is not None else "interrupted"
-    count = arms["training"] + arms["interrupted"]
-    out.print(f"{arms['final']} of {arms['wanted']} arms final, {count} {begun}")
+    count = arms.training + arms.interrupted
+    out.print(f"{arms.final} of {arms.wanted} arms final, {count} {begun}")
     _print_spent(entry)
     out.print()
-    settings = entry["settings"]
-    begun_ones = [s for s in settings if s["proposals"]["finished"]]
+    settings = entry.settings
+    begun_ones = [s for s in settings if s.proposals.finished]
     rows = begun_ones if at.is_short and len(settings) > FEW_SETTINGS else settings
     if rows:
-        print_settings(out, {s["setting"]: _status_row(s) for s in rows}, right=("objective",))
+        print_settings(out, {s.setting: _status_row(s) for s in rows}, right=("objective",))
     if len(rows) < len(settings):
         rest = advice.counted(len(settings) - len(rows), "setting")
         out.print(f"Without a finished proposal: {rest} of {len(settings)} (--full).")
@@ -257,59 +275,58 @@ def _print_status(entry: Mapping[str, Json], at: ShownSettings) -> None:
     if confirmed := _confirmed_text(name, at):
         out.print(Paragraph(confirmed))
     if state == "stopped":
-        storage = entry["storage"] if at.address is None else given_storage()
+        storage = entry.storage if at.address is None else given_storage()
         again = advice.command("resume", name, storage=storage, address=at.address)
         click.echo(f"\nContinue with `{again}`.")
 
 
-def _print_spent(entry: Mapping[str, Json]) -> None:
+def _print_spent(entry: StatusAnswer) -> None:
     """What the sweep has come to in hours, its budget, and why its last run gave up."""
-    out, spent, budget = console(), entry["spent"], entry["budget"]
-    if spent["arm_hours"]:
-        out.print(Paragraph(took_text(entry)))
-    if budget is not None and entry["state"] in ("running", "stopped"):
-        limits = {name: value for name, value in budget.items() if name != "reached"}
-        reached = ", reached" if budget["reached"] else ""
-        out.print(f"budget of its last run: {' '.join(Budget(**limits).options)}{reached}")
-    if entry["failed_alike"]:
-        out.print(Paragraph(f"its last run ended: {entry['failed_alike']}", style="red"))
+    out, budget = console(), entry.budget
+    if entry.spent.arm_hours:
+        out.print(Paragraph(took_text(entry.spent)))
+    if budget is not None and entry.state in ("running", "stopped"):
+        limits = Budget(budget.max_arms, budget.max_hours, budget.max_gpu_hours)
+        reached = ", reached" if budget.reached else ""
+        out.print(f"budget of its last run: {' '.join(limits.options)}{reached}")
+    if entry.failed_alike:
+        out.print(Paragraph(f"its last run ended: {entry.failed_alike}", style="red"))
 
 
-def _status_row(setting: Mapping[str, Json]) -> dict[str, str]:
-    proposals = setting["proposals"]
-    winner = setting["winner"]
+def _status_row(setting: SettingStatus) -> dict[str, str]:
+    proposals, winner = setting.proposals, setting.winner
     return {
-        "tried": phrases(f"{proposals['finished']} of {proposals['wanted']}"),
-        "outcomes": phrases(outcome_text(setting["outcomes"])),
+        "tried": phrases(f"{proposals.finished} of {proposals.wanted}"),
+        "outcomes": phrases(outcome_text(setting.outcomes)),
         "winner": NOTHING if winner is None else phrases(f"proposal {winner}"),
-        "objective": number(setting["objective"], ".3f"),
+        "objective": number(setting.objective, ".3f"),
     }
 
 
-def _print_training(entry: Mapping[str, Json]) -> None:
+def _print_training(entry: StatusAnswer) -> None:
     out = console()
-    for arm in (*entry["in_training"], *entry["interrupted"]):
-        place = "unconstrained" if arm["proposal"] is None else f"proposal {arm['proposal']}"
-        where = f"{arm['signature']}  {arm['setting']}, {place}, seed {arm['seed']}"
-        out.print(Paragraph(f"{where}: step {arm['step']} of {arm['steps']}", 2))
-    failures = entry["failures"]
+    for arm in (*entry.in_training, *entry.interrupted):
+        place = "unconstrained" if arm.proposal is None else f"proposal {arm.proposal}"
+        where = f"{arm.signature}  {arm.setting}, {place}, seed {arm.seed}"
+        out.print(Paragraph(f"{where}: step {arm.step} of {arm.steps}", 2))
+    failures = entry.failures
     for failure in failures[:SHOWN_FAILURES]:
-        text = f"{failure['signature']}  {failure['setting']}: {failure['reason']}"
-        if failure.get("ended_ms") and failure["trained_for"] != entry["name"]:
-            text += f" ({failed_when(failure['ended_ms'], failure['trained_for'])})"
+        text = f"{failure.signature}  {failure.setting}: {failure.reason}"
+        if failure.ended_ms and failure.trained_for != entry.name:
+            text += f" ({failed_when(failure.ended_ms, failure.trained_for)})"
         out.print(Paragraph(text, 2, "red"))
     if len(failures) > SHOWN_FAILURES:
         out.print(f"  and {len(failures) - SHOWN_FAILURES} more arms: `--json` has every reason")
-    for setting, why in entry["retired"].items():
+    for setting, why in entry.retired.items():
         out.print(Paragraph(f"{setting}: its search ended early: {why}", 2, "red"))
-    if entry["warnings"]:
-        past = sum(one["warning"].startswith(WENT) for one in entry["warnings"])
-        standing = len(entry["warnings"]) - past
+    if entry.warnings:
+        past = sum(one.warning.startswith(WENT) for one in entry.warnings)
+        standing = len(entry.warnings) - past
         signs = f"{advice.counted(standing, 'early sign')} of arms that train badly"
         signs += f", and {past} that stood only for a while" * bool(past)
         out.print(f"\n{signs} (`--json` has all); the first:")
-        first = entry["warnings"][0]
-        out.print(Paragraph(f"{first['signature']}  {first['setting']}: {first['warning']}", 2))
+        first = entry.warnings[0]
+        out.print(Paragraph(f"{first.signature}  {first.setting}: {first.warning}", 2))
 
 
 # --- best -----------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from sweep.report.style import cells, style
 from sweep.results import provenance
 from sweep.results.export import final_arms, refuse_less, sweep_tables
 from sweep.results.findings import next_step
-from sweep.results.status import status_entry
+from sweep.results.status import SweepStatus, status_of
 from sweep.results.summary import SettingSummary
 from sweep.results.sweep_view import SweepView
 from sweep.study import advice
@@ -36,7 +36,6 @@ from trainables.errors import Failure, Misuse, StoreError, UnknownName
 from trainables.machine.atomic_files import atomic_file
 from trainables.machine.cores import usable_cores
 from trainables.machine.parent_process import end_with_parent
-from trainables.plain import Json
 from trainables.records.objects import ObjectStore
 
 if TYPE_CHECKING:
@@ -110,13 +109,7 @@ def report(
         Misuse: ``out`` is a file, or has the report of another sweep or of more arms.
     """
     _refuse_file(out)
-    space = of.view.definition.space
-    status = {
-        **status_entry(of.view, is_running=of.is_running),
-        "name": of.name,
-        "space": space.name,
-        "summary": space.summary,
-    }
+    status = status_of(of.view, is_running=of.is_running)
     make = _of_confirmation if of.is_confirmation else _of_search
     text, figures = make(of, status, formats)
     return _write(out, {PAGE: text.encode(), **_as_files(figures)}, replace=replace)
@@ -292,7 +285,7 @@ def _pages_of(keys: Iterable[str], files: Iterable[str]) -> list[str]:
 
 
 def _of_search(
-    of: Reported, status: Mapping[str, Json], formats: Sequence[str]
+    of: Reported, status: SweepStatus, formats: Sequence[str]
 ) -> tuple[str, dict[str, Pages]]:
     space, data = of.view.definition.space, of.data
     entries = list(data.entries.values())
@@ -308,7 +301,9 @@ def _of_search(
             "figure of all."
         )
     text = page(
-        {**status, "notes": notes},
+        status,
+        space.summary,
+        notes,
         entries,
         sweep_tables(space, entries),
         _pictures(figures),
@@ -320,7 +315,7 @@ def _of_search(
 
 
 def _of_confirmation(
-    of: Reported, status: Mapping[str, Json], formats: Sequence[str]
+    of: Reported, status: SweepStatus, formats: Sequence[str]
 ) -> tuple[str, dict[str, Pages]]:
     from sweep.confirmation.stages import plan_of  # scipy: two seconds
     from sweep.report.pages.confirmation import confirmed_page
@@ -331,7 +326,7 @@ def _of_confirmation(
     figures = drawn(of.data, OF_CONFIRMATION, formats)
     commands = {
         "next": {"The search that it confirms.": of.say("report", plan.search)}
-        if status["state"] in ("finished", "failed")
+        if status.state in ("finished", "failed")
         else {"Train what is missing.": of.say("confirm", plan.search, "--name", of.name)},
         "again": {
             "The table as CSV, Markdown and LaTeX; the plan.": of.say(
@@ -357,13 +352,13 @@ def _only(confirmed: ConfirmationSummary, settings: Iterable[str]) -> Confirmati
 
 
 def _commands(
-    of: Reported, status: Mapping[str, Json], entries: Sequence[SettingSummary]
+    of: Reported, status: SweepStatus, entries: Sequence[SettingSummary]
 ) -> dict[str, dict[str, str]]:
     """What to type next, to see it all again, and to train each setting's pair again."""
     following: dict[str, str] = {}
-    if status["state"] == "stopped":
+    if status.state == "stopped":
         following["Train what is missing."] = of.say("resume", of.name)
-    elif status["state"] == "running":
+    elif status.state == "running":
         following["See how far it is."] = of.say("status", of.name, "--watch")
     elif any(entry.winner for entry in entries) and not of.confirmed:
         what = "Test the winners on fresh seeds and the test split: what counts as a result."

@@ -30,7 +30,7 @@ from sweep.results.sweep_view import SweepView
 from sweep.study.arms import LiveArm
 from sweep.study.definition import Definition, folder
 from trainables.errors import InvalidValue, Misuse, StoreError
-from trainables.plain import Json
+from trainables.plain import Json, Plain
 from trainables.records.arm_record import ArmRecord
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
@@ -159,8 +159,37 @@ class Spending:
             self.spent.put(self._objects, self._name, now=True)
 
 
-def spending_entry(objects: ObjectStore, view: SweepView) -> dict[str, Json]:
-    """What a sweep may spend, and has spent: the last run's budget, and hours of its arms."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastBudget(Plain):
+    """The limits of a sweep's last run, and the option of it that was reached."""
+
+    max_arms: int | None
+    max_hours: float | None
+    max_gpu_hours: float | None
+    reached: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmHours(Plain):
+    """Hours of a sweep's arms, and of final ones beside their estimate."""
+
+    arms: int  # final ones
+    arm_hours: float
+    gpu_hours: float
+    estimated_arm_hours: float | None
+    times_the_estimate: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpendingSummary(Plain):
+    """What a sweep may spend, and has spent."""
+
+    budget: LastBudget | None
+    spent: ArmHours
+
+
+def spending_of(objects: ObjectStore, view: SweepView) -> SpendingSummary:
+    """The last run's budget, and hours of the sweep's arms."""
     space, arms = view.definition.space, view.arms.values()
     spent = Spent.stored(objects, view.definition.name)
     final = [arm.signature for arm in arms if arm.is_final]
@@ -174,27 +203,26 @@ def spending_entry(objects: ObjectStore, view: SweepView) -> dict[str, Json]:
     estimated_s = estimated_seconds(estimate, kinds) if kinds else None
     budget, reached = stored_budget(objects, view.definition.name)
     limits = {name: budget.limits.get(name) for name in LIMITS}
-    return {
-        "budget": {**limits, "reached": reached or None} if budget else None,
-        "spent": {
-            "arms": len(final),
-            "arm_hours": held.seconds / HOUR_S,
-            "gpu_hours": held.gpu_seconds / HOUR_S,
-            "estimated_arm_hours": None if not estimated_s else estimated_s / HOUR_S,
-            "times_the_estimate": None if not estimated_s else done.seconds / estimated_s,
-        },
-    }
+    return SpendingSummary(
+        budget=LastBudget.from_json({**limits, "reached": reached or None}) if budget else None,
+        spent=ArmHours(
+            arms=len(final),
+            arm_hours=held.seconds / HOUR_S,
+            gpu_hours=held.gpu_seconds / HOUR_S,
+            estimated_arm_hours=None if not estimated_s else estimated_s / HOUR_S,
+            times_the_estimate=None if not estimated_s else done.seconds / estimated_s,
+        ),
+    )
 
 
-def took_text(entry: Mapping[str, Json]) -> str:
-    """What a sweep's arms took, and final ones beside their estimate, of its ``spending_entry``."""
-    spent = entry["spent"]
-    held = Held(spent["arms"], HOUR_S * spent["arm_hours"], HOUR_S * spent["gpu_hours"])
+def took_text(spent: ArmHours) -> str:
+    """What a sweep's arms took, and final ones beside their estimate."""
+    held = Held(spent.arms, HOUR_S * spent.arm_hours, HOUR_S * spent.gpu_hours)
     text = f"its arms took {held_text(held)}"
-    if spent["times_the_estimate"] is None:
+    if spent.times_the_estimate is None or spent.estimated_arm_hours is None:
         return text
-    estimated = held_text(Held(seconds=HOUR_S * spent["estimated_arm_hours"]))
-    return f"{text}; final ones {spent['times_the_estimate']:.2g} times their estimate, {estimated}"
+    estimated = held_text(Held(seconds=HOUR_S * spent.estimated_arm_hours))
+    return f"{text}; final ones {spent.times_the_estimate:.2g} times their estimate, {estimated}"
 
 
 def put_budget(objects: ObjectStore, sweep: str, budget: Budget, *, reached: str = "") -> None:

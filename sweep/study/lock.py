@@ -28,6 +28,7 @@ from sweep.study.heartbeat import Beat, Heartbeat
 from trainables.errors import StoreError
 from trainables.machine import file_locks
 from trainables.machine.file_locks import NoLocks
+from trainables.plain import Plain
 from trainables.records.objects import ObjectStore
 
 log = logging.getLogger(__name__)
@@ -35,7 +36,7 @@ PATIENCE_S = 1.0  # readers hold the lock for an instant to see whether it is fr
 
 
 @dataclass(frozen=True)
-class Driver:
+class Driver(Plain):
     """The process that works on a sweep."""
 
     pid: int  # 0: not known

@@ -29,6 +29,7 @@ from sweep.report.pages.markup import (
     provenance_of,
 )
 from sweep.results.names import point_text
+from sweep.results.status import SweepStatus
 from trainables.plain import Json
 
 # For the template: a setting's name, outcome, sentences, every kind of arm, every seed.
@@ -36,7 +37,7 @@ _Setting = tuple[str, str, list[str], Table, Table]
 
 
 def confirmed_page(
-    status: Mapping[str, Json],
+    status: SweepStatus,
     entry: ConfirmationSummary,
     plan: Plan,
     pictures: Mapping[str, Pages],
@@ -46,7 +47,7 @@ def confirmed_page(
     """The page of a confirmation as a text.
 
     Args:
-        status: that of ``status_entry``.
+        status: of the confirmation.
         entry: its summary.
         plan: of the confirmation.
         pictures: pages by key, by the key of ``FIGURES``.
@@ -102,17 +103,17 @@ def _families(entry: ConfirmationSummary) -> Iterator[str]:
 
 
 def _doubts(
-    status: Mapping[str, Json], entry: ConfirmationSummary, plan: Plan
+    status: SweepStatus, entry: ConfirmationSummary, plan: Plan
 ) -> Iterator[str | Paragraph]:
-    arms = status["arms"]
+    arms = status.arms
     yield (
-        f"{entry.whole_seeds} of {len(plan.seeds)} planned seeds count; {arms['final']} of "
-        f"{arms['wanted']} arms are final. "
+        f"{entry.whole_seeds} of {len(plan.seeds)} planned seeds count; {arms.final} of "
+        f"{arms.wanted} arms are final. "
         f"Plan {entry.plan} was stored before the test split was read."
     )
-    if status["state"] not in ("finished", "failed"):
+    if status.state not in ("finished", "failed"):
         yield Paragraph(
-            f"This confirmation is {status['state']} and not at its end: what is undecided can "
+            f"This confirmation is {status.state} and not at its end: what is undecided can "
             "still be decided.",
             is_warning=True,
         )

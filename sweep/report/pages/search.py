@@ -11,6 +11,7 @@ from sweep.render.table import NOTHING, YES_NO, Column, ShortForm, Table, number
 from sweep.report.pages.markup import Pages, Paragraph, fill_page, open_first, provenance_of
 from sweep.results.findings import findings
 from sweep.results.names import point_text
+from sweep.results.status import SweepStatus
 from sweep.results.summary import ArmSummary, Gain, SettingSummary
 from sweep.results.verdict_text import certified_over, gain_header, infeasible_seeds, verdict_lines
 from sweep.study.selection import outcome_text
@@ -22,7 +23,9 @@ _Setting = tuple[str, str, ShortForm, list[str], Mapping[str, str]]
 
 
 def page(
-    status: Mapping[str, Json],
+    status: SweepStatus,
+    what: str,
+    omissions: Sequence[str],
     summaries: Sequence[SettingSummary],
     tables: Iterable[Table],
     pictures: Mapping[str, Pages],
@@ -33,8 +36,9 @@ def page(
     """The page as a text.
 
     Args:
-        status: that of ``status_entry``, and of the sweep ``name``, ``space`` and ``summary``, and
-            ``notes``: sentences on what the page leaves out.
+        status: of the sweep.
+        what: the summary of its space.
+        omissions: sentences on what the page leaves out.
         summaries: of the settings; a part each.
         tables: below the settings, in this order.
         pictures: pages by key, by the key of ``FIGURES``.
@@ -44,8 +48,8 @@ def page(
     """
     return fill_page(
         "search.html.jinja",
-        name=status["name"],
-        what=status["summary"],
+        name=status.name,
+        what=what,
         question="Does a network that must lower its loss layer by layer do better than plain "
         "training?",
         answer=findings(summaries),
@@ -53,6 +57,7 @@ def page(
         sure=[
             _tried(provenance, summaries),
             *_doubts(status, summaries),
+            *omissions,
             *_confirmed(confirmed),
         ],
         following=commands["next"],
@@ -62,8 +67,8 @@ def page(
         tables=list(tables),
         ranges=_ranges(provenance, summaries),
         notes=_search_notes(status, provenance, summaries),
-        failures=[f"{f['setting']}, {f['signature']}: {f['reason']}" for f in status["failures"]],
-        warnings=[f"{w['setting']}, {w['signature']}: {w['warning']}" for w in status["warnings"]],
+        failures=[f"{f.setting}, {f.signature}: {f.reason}" for f in status.failures],
+        warnings=[f"{w.setting}, {w.signature}: {w.warning}" for w in status.warnings],
         again=commands["again"],
         origin=provenance_of(provenance),
     )
@@ -84,17 +89,14 @@ def _tried(provenance: Mapping[str, Json], summaries: Sequence[SettingSummary]) 
     )
 
 
-def _doubts(
-    status: Mapping[str, Json], summaries: Sequence[SettingSummary]
-) -> Iterator[str | Paragraph]:
+def _doubts(status: SweepStatus, summaries: Sequence[SettingSummary]) -> Iterator[str | Paragraph]:
     """How far the sweep is, how sure its verdicts are, and what selection did to its numbers."""
-    arms = status["arms"]
-    ends = ", ".join(f"{count} {how}" for how, count in status["statuses"].items())
-    state = str(status["state"]).capitalize()
-    done = f"{arms['final']} of {arms['wanted']} arms are final{f' ({ends})' * bool(ends)}."
+    arms, state = status.arms, status.state.capitalize()
+    ends = ", ".join(f"{count} {how}" for how, count in status.statuses.items())
+    done = f"{arms.final} of {arms.wanted} arms are final{f' ({ends})' * bool(ends)}."
     yield Paragraph(done, strong=state)
-    if status["state"] not in ("finished", "failed"):
-        training = f", {arms['training']} train now" * bool(arms["training"])
+    if status.state not in ("finished", "failed"):
+        training = f", {arms.training} train now" * bool(arms.training)
         yield Paragraph(
             f"This page is of a sweep that is not at its end{training}: winners can still change.",
             is_warning=True,
@@ -122,7 +124,6 @@ def _doubts(
             "flatter, and are no result before fresh seeds confirm them.",
             is_warning=True,
         )
-    yield from status["notes"]
 
 
 def _confirmed(confirmed: Sequence[ConfirmationSummary]) -> Iterator[Paragraph]:
@@ -254,7 +255,7 @@ def _ranges(provenance: Mapping[str, Json], summaries: Sequence[SettingSummary])
 
 
 def _search_notes(
-    status: Mapping[str, Json],
+    status: SweepStatus,
     provenance: Mapping[str, Json],
     summaries: Sequence[SettingSummary],
 ) -> list[str]:
@@ -268,7 +269,7 @@ def _search_notes(
         f"seed{'s' * (len(provenance['search_seeds']) != 1)} {seeds}; feasible up to a missing "
         f"share of {provenance['tolerance']:g} in every layer.",
         f"Proposals by outcome: {outcome_text(outcomes)}.",
-        *(f"{name}: its search ended early: {why}" for name, why in status["retired"].items()),
+        *(f"{name}: its search ended early: {why}" for name, why in status.retired.items()),
     ]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from sweep.cli.text.live import status_view
+from sweep.cli.text.live import StatusAnswer, status_view
 
 OUTCOMES = {"feasible": 0, "infeasible": 3, "diverged": 0, "stopped": 0, "failed": 0}
 
@@ -39,12 +39,23 @@ def entry(n_settings: int = 2, n_arms: int = 1) -> dict[str, Any]:
         "arms": {"wanted": 24, "final": 18, "training": n_arms, "interrupted": 0},
         "settings": settings,
         "in_training": [{**arm, "step": 100, "steps": 400, "reported_ms": 1}] * n_arms,
+        "interrupted": [],
+        "space": "ped2",
+        "storage": "/root",
+        "statuses": {},
+        "retired": {},
+        "warnings": [],
+        "failures": [],
+        "budget": None,
+        "spent": {"arms": 0, "arm_hours": 0.0, "gpu_hours": 0.0}
+        | {"estimated_arm_hours": None, "times_the_estimate": None},
+        "failed_alike": None,
     }
 
 
 def shown(of: dict[str, Any], width: int, height: int = 24) -> list[str]:
     console = Console(record=True, width=width, file=io.StringIO())
-    console.print(status_view(of, width, height))
+    console.print(status_view(StatusAnswer.from_json(of), width, height))
     return [line.rstrip() for line in console.export_text().splitlines()]
 
 

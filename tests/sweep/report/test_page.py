@@ -29,7 +29,7 @@ from sweep.report.report import PAGE, Reported, drawn, report, write_files
 from sweep.results.best import best_summaries
 from sweep.results.findings import next_step
 from sweep.results.provenance import manifest
-from sweep.results.status import status_entry
+from sweep.results.status import status_of
 from sweep.results.sweep_view import SweepView, load_sweep
 from sweep.study.arms import arms_of_proposal
 from sweep.study.proposals import drop_outcomes
@@ -70,9 +70,9 @@ def written(
     return (out / PAGE).read_text(encoding="utf-8")
 
 
-def words_of(objects: ObjectStore, name: str = "tiny", **status: Any) -> Parsed:
+def words_of(objects: ObjectStore, name: str = "tiny", **texts: Any) -> Parsed:
     """The page of a search without figures, which take seconds to draw."""
-    return Parsed(page_of(objects, name, {}, **status))
+    return Parsed(page_of(objects, name, {}, **texts))
 
 
 def page_of(
@@ -80,13 +80,13 @@ def page_of(
     name: str,
     figures: Mapping[str, Mapping[str, Picture]],
     following: Mapping[str, str] = MappingProxyType({"Go on.": "sweep resume tiny"}),
-    **status: Any,
+    summary: str = SPACE.summary,
 ) -> str:
     view = view_of(objects, name)
-    space = view.definition.space
-    told = {"name": name, "space": space.name, "summary": space.summary, "notes": [], **status}
     return search_page.page(
-        {**status_entry(view), **told},
+        status_of(view),
+        summary,
+        [],
         best_summaries(view, {}),
         [],
         figures,
@@ -207,7 +207,7 @@ def test_a_sign_that_no_longer_stood_is_told_after_those_that_do(tmp_path: Path)
         store.put_record(replace(record, warnings=signs))
     drop_outcomes(objects, "tiny", FIRST, (0, 1))  # judged from the records anew
     view = view_of(objects)
-    said = [one["warning"] for one in status_entry(view)["warnings"]]
+    said = [one.warning for one in status_of(view).warnings]
     assert said == ["Layer 1 is paid to raise its loss.", past]
     assert past in words_of(objects).text
     shown = " ".join(sweep("status", "tiny", "--storage", objects.root).stdout.split())
@@ -223,7 +223,7 @@ def test_where_nothing_won_page_and_terminal_advise_the_same_next_step(tmp_path:
     assert step is not None
     assert step.text.startswith("Ask for less than alpha 0.2")  # and not: search on
     of = Reported(objects, view, {}, ArmStore(objects).record)
-    assert reports._commands(of, status_entry(view), entries)["next"] == {step.text: ""}
+    assert reports._commands(of, status_of(view), entries)["next"] == {step.text: ""}
     page = page_of(objects, "tiny", {}, following={step.text: ""})
     assert f"<p>{step.text}</p></dd>" in re.sub(r"\n", "", page)  # no command below it
     said = sweep("best", "tiny", "--storage", objects.root).stdout

@@ -13,7 +13,7 @@ from search_spaces.space import LogUniform, Uniform
 from sweep.cli.text.best import print_best
 from sweep.results import aggregates as score_entries
 from sweep.results.best import best_entries, best_summaries, lost
-from sweep.results.status import status_entry
+from sweep.results.status import status_of
 from sweep.results.summary import SettingSummary
 from sweep.results.sweep_view import load_sweep
 from sweep.study.edges import edges_of
@@ -126,7 +126,7 @@ def test_json_holds_no_nan(objects: ObjectStore) -> None:
     broken = [0.5, 0.4, math.nan, 0.2]
     store_sweep(objects, {FIRST: [broken, DIVERGED]})
     json.dumps(entries(objects), allow_nan=False)
-    json.dumps(status_entry(load_sweep(objects, "tiny")), allow_nan=False)
+    json.dumps(status_of(load_sweep(objects, "tiny")).to_json(), allow_nan=False)
 
 
 def test_nan_losses_are_never_feasible(objects: ObjectStore) -> None:

@@ -19,7 +19,7 @@ from sweep.render.table import NOTHING
 from sweep.report.pages import search as search_page
 from sweep.results.best import best_summaries
 from sweep.results.provenance import manifest
-from sweep.results.status import status_entry
+from sweep.results.status import status_of
 from sweep.results.sweep_view import load_sweep
 from sweep.study.definition import load_definition
 from sweep.tracking.notes import run_note
@@ -115,9 +115,8 @@ def lines_of_a_confirmation(root: Path) -> list[float]:
 def page(root: Path) -> list[float]:
     view = load_sweep(ObjectStore(root), "tiny")
     entries = best_summaries(view, {})
-    status = {"name": "tiny", "space": "tiny", "summary": "", **status_entry(view), "notes": []}
     text = search_page.page(
-        status, entries, [], {}, manifest(view, {}), {"next": {}, "again": {}}, []
+        status_of(view), "", [], entries, [], {}, manifest(view, {}), {"next": {}, "again": {}}, []
     )
     row = r"<th scope=row class=w>gain[^<]*</th><td>([^<]*)</td><td>([^<]*)</td>"
     overview = re.findall(r"<td[^>]*>([-+]\d\.300)</td>", text)

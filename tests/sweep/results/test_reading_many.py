@@ -11,7 +11,7 @@ import pytest
 from benchmarks.imitated.arms import definition, train
 from benchmarks.scale import counted
 from sweep.results.best import best_entries
-from sweep.results.status import status_entry
+from sweep.results.status import status_of
 from sweep.results.sweep_view import Read, load_sweep
 from sweep.run.coordinator import Coordinator
 from sweep.study import proposals
@@ -76,10 +76,10 @@ def test_derived_files_that_are_gone_or_damaged_change_nothing(
     objects: ObjectStore, change: Callable[[ObjectStore, str], None]
 ) -> None:
     first, _ = trained(objects, 6)
-    before = status_entry(load_sweep(objects, "scale", "outcomes"))
+    before = status_of(load_sweep(objects, "scale", "outcomes"))
     shown = best_entries(load_sweep(objects, "scale", "pairs"), {})
     change(objects, JUDGED.format(first))
-    assert status_entry(load_sweep(objects, "scale", "outcomes")) == before
+    assert status_of(load_sweep(objects, "scale", "outcomes")) == before
     assert best_entries(load_sweep(objects, "scale", "pairs"), {}) == shown
 
 
@@ -153,7 +153,7 @@ def test_the_shown_pair_is_that_of_all_records(
     store_sweep(objects, {FIRST: list(came_to)})
     every, few = (load_sweep(objects, "tiny", read) for read in ("records", "pairs"))
     assert best_entries(few, {}) == best_entries(every, {})
-    assert status_entry(few) == status_entry(every)
+    assert status_of(few) == status_of(every)
 
 
 def test_a_verdict_that_the_records_contradict_is_replaced(objects: ObjectStore) -> None:

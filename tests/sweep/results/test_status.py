@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from sweep.results.status import status_entry
+from sweep.results.status import ArmCounts, FinalArms, status_of
+from sweep.results.summary import ProposalCounts
 from sweep.results.sweep_view import load_sweep
 from sweep.study.definition import put_extension
 from tests.support.sweeps import DIVERGED, FEASIBLE, FIRST, INFEASIBLE, SECOND, point, store_sweep
@@ -26,13 +27,13 @@ def test_a_proposal_with_an_arm_in_training_does_not_count_yet(objects: ObjectSt
     store.put_record(record)
     view = load_sweep(objects, "tiny")
     assert [r.number for r in view.settings[0].results] == [0]
-    shown = status_entry(view)
-    assert (shown["arms"]["training"], shown["arms"]["interrupted"]) == (0, 1)
-    assert shown["interrupted"][0]["step"] == 40
-    running = status_entry(view, is_running=True)
-    assert (running["arms"]["training"], running["arms"]["interrupted"]) == (1, 0)
-    assert running["in_training"] == shown["interrupted"]
-    assert shown["settings"][0]["proposals"] == {"wanted": 3, "stored": 2, "finished": 1}
+    shown = status_of(view)
+    assert (shown.arms.training, shown.arms.interrupted) == (0, 1)
+    assert shown.interrupted[0].step == 40
+    running = status_of(view, is_running=True)
+    assert (running.arms.training, running.arms.interrupted) == (1, 0)
+    assert running.in_training == shown.interrupted
+    assert shown.settings[0].proposals == ProposalCounts(wanted=3, stored=2, finished=1)
 
 
 def test_a_sweep_is_finished_when_all_that_was_asked_is_final(objects: ObjectStore) -> None:
@@ -42,12 +43,7 @@ def test_a_sweep_is_finished_when_all_that_was_asked_is_final(objects: ObjectSto
     put_extension(objects, definition.extended(n_proposals=4))
     view = load_sweep(objects, "tiny")
     assert not view.is_finished
-    assert status_entry(view)["arms"] == {
-        "wanted": 20,
-        "final": 16,
-        "training": 0,
-        "interrupted": 0,
-    }
+    assert status_of(view).arms == ArmCounts(wanted=20, final=16, training=0, interrupted=0)
 
 
 def test_the_time_left_is_that_of_arms_like_those_in_training(objects: ObjectStore) -> None:
@@ -63,11 +59,11 @@ def test_the_time_left_is_that_of_arms_like_those_in_training(objects: ObjectSto
         store.forget(record.signature)
         store.put_record(replace(record, status="running", evaluation=None, reports=[report]))
     view = load_sweep(objects, "tiny")
-    entry = status_entry(view, is_running=True)
-    assert entry["arms"] == {"wanted": 16, "final": 6, "training": 2, "interrupted": 0}
-    assert entry["seconds_left"] == pytest.approx((10 * 40.0 - 40.0) / 2)
-    assert [setting["arms"] for setting in entry["settings"]] == [
-        {"wanted": 8, "final": 4},
-        {"wanted": 8, "final": 2},
+    entry = status_of(view, is_running=True)
+    assert entry.arms == ArmCounts(wanted=16, final=6, training=2, interrupted=0)
+    assert entry.seconds_left == pytest.approx((10 * 40.0 - 40.0) / 2)
+    assert [setting.arms for setting in entry.settings] == [
+        FinalArms(wanted=8, final=4),
+        FinalArms(wanted=8, final=2),
     ]
-    assert status_entry(view)["seconds_left"] is None
+    assert status_of(view).seconds_left is None

@@ -11,7 +11,7 @@ import pytest
 from search_spaces.space import Sampler, SearchSpace, Setting, Uniform
 from sweep.executors.executor import Executor
 from sweep.results.best import best_entries
-from sweep.results.status import status_entry
+from sweep.results.status import status_of
 from sweep.results.sweep_view import load_sweep
 from sweep.run.run_sweep import run_sweep
 from sweep.study.definition import Definition, put_definition
@@ -92,10 +92,10 @@ def test_a_sweep_of_stopped_arms_says_why_it_has_no_winner(tmp_path: Path) -> No
         "every proposal failed, diverged or was stopped; the first: ended at step" in entry["why"]
     )
     assert entry["lost"] == {"stopped": 4}
-    shown = status_entry(view)
-    assert shown["statuses"] == {"stopped": 5}
-    assert all("ended at step" in failure["reason"] for failure in shown["failures"])
-    assert len(shown["failures"]) == 5
+    shown = status_of(view)
+    assert shown.statuses == {"stopped": 5}
+    assert all("ended at step" in failure.reason for failure in shown.failures)
+    assert len(shown.failures) == 5
 
 
 @pytest.mark.parametrize(
