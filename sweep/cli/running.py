@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import replace
 from functools import partial
@@ -33,6 +32,7 @@ from sweep.cluster.submission import NOT_YET, Submission
 from sweep.executors.executor import Executor
 from sweep.results.best import best_summaries
 from sweep.results.findings import answer
+from sweep.results.reproduction import Reproduction
 from sweep.results.sweep_view import SweepView
 from sweep.run.budget import NO_LIMIT, Budget
 from sweep.run.forget_failed import refuse_other_code
@@ -59,7 +59,6 @@ from sweep.study.requirements import (
     with_folder,
 )
 from trainables.errors import Misuse
-from trainables.plain import Json
 from trainables.records.objects import ObjectStore
 
 SHOWN_SETTINGS = 8  # more are left to `sweep best`
@@ -165,15 +164,15 @@ def reproduce(
     raise SystemExit(_tell_reproduced(entry, as_json=as_json))
 
 
-def _tell_reproduced(entry: Mapping[str, Json], *, as_json: bool) -> int:
+def _tell_reproduced(entry: Reproduction, *, as_json: bool) -> int:
     """Print what a reproduction came to; the exit code."""
     from sweep.cli.text.reproduced import print_reproduced
 
     if as_json:
-        print_json(entry)
+        print_json(entry.to_json())
     else:
         print_reproduced(entry)
-    return int(entry["verdict"] == "differs")
+    return int(entry.verdict == "differs")
 
 
 @click.command()

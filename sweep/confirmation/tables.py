@@ -37,19 +37,19 @@ def confirmed_table(entry: ConfirmationSummary) -> Table:
     for one in entry.settings:
         for other, contrast in one.contrasts.items():
             rows.append(_contrast_row(one, other, contrast, entry.measure))
+    lines = [(one, *line) for one in entry.settings for line in one.contrasts.items()]
     contrasts = entry.contrasts
-    shown_rows = [row for row in rows if row["level"] == "setting"]
     shown = [
-        ("setting", [str(row["setting"]) for row in shown_rows]),
-        ("against", [str(row["against"]).replace("_", " ") for row in shown_rows]),
-        ("seeds", [str(row["seeds"]) for row in shown_rows]),
-        ("gain", [number(row["gain"], "+.3f") for row in shown_rows]),
-        ("from", [number(row["low"], "+.3f") for row in shown_rows]),
-        ("to", [number(row["high"], "+.3f") for row in shown_rows]),
-        ("p", [number(row["p_adjusted"], ".2g") for row in shown_rows]),
+        ("setting", [one.setting for one, _, _ in lines]),
+        ("against", [other.replace("_", " ") for _, other, _ in lines]),
+        ("seeds", [str(contrast.counted) for contrast in contrasts]),
+        ("gain", [number(contrast.mean, "+.3f") for contrast in contrasts]),
+        ("from", [number(contrast.low, "+.3f") for contrast in contrasts]),
+        ("to", [number(contrast.high, "+.3f") for contrast in contrasts]),
+        ("p", [number(contrast.p_adjusted, ".2g") for contrast in contrasts]),
         ("outcome", [marked_text(contrast, entry.design) for contrast in contrasts]),
         *early_columns(contrasts),
-        ("certified", [str(row["certified"] or NOTHING) for row in shown_rows]),
+        ("certified", [_certified(one, other) or NOTHING for one, other, _ in lines]),
     ]
     return Table("confirmed", caption(entry), rows, shown, notes(entry), texts=2, headed=1)
 
@@ -109,9 +109,8 @@ def contrast_code_notes(settings: Sequence[ConfirmedSetting]) -> list[str]:
 
 
 def _contrast_row(one: ConfirmedSetting, other: str, contrast: Contrast, measure: Measure) -> Row:
-    ours, over_units = one.constrained, contrast.units
+    over_units = contrast.units
     of_plain = {
-        "certified": f"{ours.certified.feasible} of {ours.seeds}",
         "search_gain": one.search_gain,
         "shrinkage": one.shrinkage,
         "equal_tries_gain": one.equal_tries and one.equal_tries.gain,
@@ -129,7 +128,7 @@ def _contrast_row(one: ConfirmedSetting, other: str, contrast: Contrast, measure
         "codes": "; ".join(contrast.codes),
         "constrained_mean": contrast.means[CONSTRAINED].get(measure),
         "other_mean": contrast.means[other].get(measure),
-        "certified": of_plain.pop("certified"),
+        "certified": _certified(one, other),
         "units_low": over_units and over_units.low,
         "units_high": over_units and over_units.high,
         "units": counts and counts.units,
@@ -140,6 +139,12 @@ def _contrast_row(one: ConfirmedSetting, other: str, contrast: Contrast, measure
         **of_plain,
         **{f"{name}_gain": spread and spread.mean for name, spread in contrast.beside.items()},
     }
+
+
+def _certified(one: ConfirmedSetting, other: str) -> str | None:
+    """How many constrained networks are certified, beside the contrast with plain training."""
+    ours = one.constrained
+    return f"{ours.certified.feasible} of {ours.seeds}" if other == UNCONSTRAINED else None
 
 
 def _numbers(contrast: Family) -> Row:

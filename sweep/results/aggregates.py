@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
-from typing import TypedDict
+from typing import NamedTuple
 
 from sweep.results.summary import AT_GAMMA, ArmName, ArmSummary, Gain, PairSummary, Reference
 from sweep.study.feasibility import Judgement
@@ -32,7 +32,7 @@ COSTS = {  # key here: scalar of a report
 }
 
 
-class Blocks(TypedDict):
+class Blocks(NamedTuple):
     """Mean metric over the seen and over the unseen test gammas, and under every shift."""
 
     seen_mean: float | None
@@ -92,7 +92,7 @@ def arm_summary(
     done = [record.evaluation for record in arms if record.evaluation is not None]
     if len(done) < len(arms):
         return summary
-    at_training = gamma_key(first.config.train_gamma)
+    at_training, blocks = gamma_key(first.config.train_gamma), _blocks(arms)
     summary = replace(
         summary,
         objective=fmean([m.objective for m in done]),
@@ -100,7 +100,9 @@ def arm_summary(
         ood_auc=fmean([m.ood_auc for m in done]),
         ood_range=list(done[0].gamma_range),
         ood_step=done[0].gamma_step,
-        **_blocks(arms),
+        seen_mean=blocks.seen_mean,
+        unseen_mean=blocks.unseen_mean,
+        shifts=blocks.shifts,
         held_out_loss=fmean([m.held_out_losses()[-1] for m in done]),
         scores=_means([m.scores for m in done]),
         probe_losses=_mean_of_rows([m.probe_losses for m in done]),
@@ -178,11 +180,11 @@ def gain_over_seeds(pairs: Sequence[Pair], *, selected: bool) -> Gain:
         ood_auc=means.pop("ood_auc"),
         held_out_loss=means.pop("held_out_loss"),
         at_gamma={name.removeprefix(AT_GAMMA): mean for name, mean in means.items()},
-        seen_mean=_gain(gain, ours["seen_mean"], plain["seen_mean"]),
-        unseen_mean=_gain(gain, ours["unseen_mean"], plain["unseen_mean"]),
+        seen_mean=_gain(gain, ours.seen_mean, plain.seen_mean),
+        unseen_mean=_gain(gain, ours.unseen_mean, plain.unseen_mean),
         shifts={
-            shift: {at: gain(score, plain["shifts"][shift][at]) for at, score in scores.items()}
-            for shift, scores in ours["shifts"].items()
+            shift: {at: gain(score, plain.shifts[shift][at]) for at, score in scores.items()}
+            for shift, scores in ours.shifts.items()
         },
     )
 
@@ -196,7 +198,7 @@ def _blocks(records: Sequence[ArmRecord]) -> Blocks:
     done = [record.evaluation for record in records if record.evaluation is not None]
     seen = seen_and_unseen(records[0].config, _means([m.scores for m in done]))
     shifts = {s: _means([m.shift_scores[s] for m in done]) for s in done[0].shift_scores}
-    return {"seen_mean": seen["seen_mean"], "unseen_mean": seen["unseen_mean"], "shifts": shifts}
+    return Blocks(**seen, shifts=shifts)
 
 
 def _gain(

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import fmean
-from typing import Literal, cast
+from typing import Literal
 
 from sweep.results.provenance import device_s, place
 from sweep.study.arms import Arm
 from sweep.study.feasibility import judge
 from trainables.config.arm import ArmConfig, ConstraintConfig
-from trainables.plain import Json, finite
-from trainables.records.arm_record import ArmRecord
+from trainables.plain import Json, Plain, finite
+from trainables.records.arm_record import ArmRecord, Status
 
 # How far two values of a number may be apart, as a share of the larger one, to count as the same.
 TOLERANCE = 1e-6
@@ -66,7 +67,71 @@ def worst(verdicts: Sequence[Verdict]) -> Verdict:
 LATER = ("descent_ratio_counts", "descent_ratio_mean", "hidden_norms")
 
 
-def arm_entry(arm: Arm, before: ArmRecord, now: ArmRecord) -> dict[str, Json]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference(Plain):
+    """A value that differs, before and now."""
+
+    what: str
+    old: Json
+    new: Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NumberChange(Plain):
+    """A number of a table's cell, before and now."""
+
+    number: str
+    old: float | None
+    new: float | None
+    change: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReproducedArm(Plain):
+    """An arm that was trained again."""
+
+    signature: str
+    arm: str
+    setting: str
+    proposal: int | None
+    seed: int
+    verdict: Verdict
+    old_status: Status
+    new_status: Status
+    different: int
+    largest_relative: float | None  # None: not a number, before or now
+    differences: Sequence[Difference]
+    environment: Sequence[Difference]
+    old_seconds: float | None
+    new_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReproducedCell(Plain):
+    """One arm of a table over its seeds."""
+
+    setting: str
+    arm: str
+    proposal: int | None
+    seeds: Sequence[int]
+    verdict: Verdict
+    numbers: Sequence[NumberChange]
+    arms: Sequence[ReproducedArm]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reproduction(Plain):
+    """What came of arms that were trained again."""
+
+    sweep: str
+    verdict: Verdict
+    tolerance: float
+    not_compared: int
+    cells: Sequence[ReproducedCell]
+    records: str | None = None  # where the new ones stay
+
+
+def reproduced_arm(arm: Arm, before: ArmRecord, now: ArmRecord) -> ReproducedArm:
     """One arm, in how it ended and in every number of its evaluation."""
     plain = [record.to_json() for record in (before, now)]
     there, here = ({name: one[name] for name in ("status", "evaluation")} for one in plain)
@@ -77,40 +142,42 @@ def arm_entry(arm: Arm, before: ArmRecord, now: ArmRecord) -> dict[str, Json]:
     found = list(differences(there, here))
     farthest = max((relative(old, new) for _, old, new in found), default=0.0)
     verdict: Verdict = "differs" if farthest > TOLERANCE else "close" if found else "identical"
-    entry: dict[str, Json] = {
-        "signature": arm.signature,
-        "arm": arm.config.arm,
-        "setting": arm.setting,
-        "proposal": arm.proposal,
-        "seed": arm.config.seed,
-        "verdict": verdict,
-        "old_status": before.status,
-        "new_status": now.status,
-        "different": len(found),
-        "largest_relative": farthest,
-        "differences": _listed(found[:SHOWN]),
-        "environment": _listed(differences(place(before), place(now))),
-        "old_seconds": device_s(before) or None,
-        "new_seconds": device_s(now) or None,
-    }
-    return cast(dict[str, Json], finite(entry))
+    reproduced: ReproducedArm = finite(
+        ReproducedArm(
+            signature=arm.signature,
+            arm=arm.config.arm,
+            setting=arm.setting,
+            proposal=arm.proposal,
+            seed=arm.config.seed,
+            verdict=verdict,
+            old_status=before.status,
+            new_status=now.status,
+            different=len(found),
+            largest_relative=farthest,
+            differences=_listed(found[:SHOWN]),
+            environment=_listed(differences(place(before), place(now))),
+            old_seconds=device_s(before) or None,
+            new_seconds=device_s(now) or None,
+        )
+    )
+    return reproduced
 
 
-def _listed(found: Iterator[tuple[str, Json, Json]] | Sequence[tuple[str, Json, Json]]) -> Json:
-    return [{"what": what, "old": old, "new": new} for what, old, new in found]
+def _listed(found: Iterable[tuple[str, Json, Json]]) -> list[Difference]:
+    return [Difference(what=what, old=old, new=new) for what, old, new in found]
 
 
-def is_same_place(environment: Sequence[Mapping[str, Json]]) -> bool:
+def is_same_place(environment: Sequence[Difference]) -> bool:
     """Whether two environments differ in nothing that equal bits are promised for."""
-    return all(one["what"].startswith(_OURS) for one in environment)
+    return all(one.what.startswith(_OURS) for one in environment)
 
 
-def number_entries(
+def number_changes(
     before: Sequence[ArmRecord],
     now: Sequence[ArmRecord],
     constraint: ConstraintConfig | None,
     tolerance: float,
-) -> list[dict[str, Json]]:
+) -> list[NumberChange]:
     """The numbers of a table's cell, before and now: of several seeds their means.
 
     Args:
@@ -122,12 +189,12 @@ def number_entries(
     old, new = (_numbers(records, constraint, tolerance) for records in (before, now))
     return [
         finite(
-            {
-                "number": name,
-                "old": old.get(name),
-                "new": new.get(name),
-                "change": new[name] - old[name] if name in old and name in new else None,
-            }
+            NumberChange(
+                number=name,
+                old=old.get(name),
+                new=new.get(name),
+                change=new[name] - old[name] if name in old and name in new else None,
+            )
         )
         for name in dict.fromkeys((*old, *new))
     ]

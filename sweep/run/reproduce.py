@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from search_spaces.catalog import Expected
 from sweep.results.cells import FoundCell
-from sweep.results.reproduction import TOLERANCE, arm_entry, number_entries, worst
+from sweep.results.reproduction import (
+    TOLERANCE,
+    ReproducedCell,
+    Reproduction,
+    number_changes,
+    reproduced_arm,
+    worst,
+)
 from sweep.run.run_sweep import Executor, run_sweep
 from sweep.study.arms import Arm, arms_of_proposal, baselines, stored_arms
 from sweep.study.definition import Definition, put_definition
@@ -39,7 +47,7 @@ def before_of_cell(objects: ObjectStore, cell: FoundCell) -> Records:
 
 def reproduced_cell(
     objects: ObjectStore, cell: FoundCell, before: Records, executor: Executor
-) -> dict[str, Json]:
+) -> Reproduction:
     """Train the arms of a cell again, and what came of it.
 
     Args:
@@ -56,7 +64,7 @@ def reproduced_cell(
 
 def reproduced(
     objects: ObjectStore, definition: Definition, exported: Expected | None, executor: Executor
-) -> dict[str, Json]:
+) -> Reproduction:
     """Train every arm of a definition again, and what came of it.
 
     What was not compared is never the same: with an export every arm that it expects is compared,
@@ -145,7 +153,7 @@ def _reproduced(
     before: Records | None,
     beside: Sequence[ArmRecord],
     executor: Executor,
-) -> dict[str, Json]:
+) -> Reproduction:
     """Train in a scratch store, which goes again where the numbers are the same.
 
     ``arms``: what is compared; None: all. ``before``: None: what is stored of them.
@@ -153,20 +161,20 @@ def _reproduced(
     objects.check_writable()
     folder = f"scratch/{definition.name}-{uuid.uuid4().hex[:8]}"
     scratch = objects.below(folder)
-    entry: dict[str, Json] = {"verdict": "identical"}
+    compared: Reproduction | None = None
     try:
         for record in beside:
             ArmStore(scratch).put_record(record)  # final: not trained again
         trained, now = _trained(scratch, definition, executor)
         arms = trained if arms is None else arms
         before = _stored(objects, arms) if before is None else before
-        entry = _compared(definition, arms, before, now)
+        compared = _compared(definition, arms, before, now)
     finally:
-        if entry["verdict"] != "differs":
+        if compared is None or compared.verdict != "differs":
             objects.delete_folder(folder)
             if not objects.names("scratch"):
                 objects.delete_folder("scratch")
-    return {**entry, "records": scratch.root if entry["verdict"] == "differs" else None}
+    return replace(compared, records=scratch.root if compared.verdict == "differs" else None)
 
 
 def _trained(
@@ -184,45 +192,45 @@ def _trained(
 
 def _compared(
     definition: Definition, arms: Sequence[Arm], before: Records, now: Records
-) -> dict[str, Json]:
+) -> Reproduction:
     """Every arm, and the numbers of every cell; Failure when one had nothing to compare with."""
     compared = [arm for arm in arms if arm.signature in before and arm.signature in now]
     cells: dict[tuple[str, int | None], list[Arm]] = {}
     for arm in compared:
         cells.setdefault((arm.setting, arm.proposal), []).append(arm)
-    entries = [_cell_entry(definition, of, before, now) for of in cells.values()]
-    verdict = worst([entry["verdict"] for entry in entries]) if entries else "identical"
+    reproduced = [_cell(definition, of, before, now) for of in cells.values()]
+    verdict = worst([cell.verdict for cell in reproduced]) if reproduced else "identical"
     wanted = before.keys() | {arm.signature for arm in arms}
     if verdict != "differs" and len(compared) < len(wanted):
         raise Failure(
             f"{len(wanted) - len(compared)} of {len(wanted)} arms had nothing to be compared with; "
             f"the other {len(compared)} are the same."
         )
-    return {
-        "sweep": definition.name,
-        "verdict": verdict,
-        "tolerance": TOLERANCE,
-        "not_compared": len(wanted) - len(compared),
-        "cells": entries,
-    }
+    return Reproduction(
+        sweep=definition.name,
+        verdict=verdict,
+        tolerance=TOLERANCE,
+        not_compared=len(wanted) - len(compared),
+        cells=reproduced,
+    )
 
 
-def _cell_entry(
+def _cell(
     definition: Definition, arms: Sequence[Arm], before: Records, now: Records
-) -> dict[str, Json]:
+) -> ReproducedCell:
     """One arm of a table over its seeds."""
-    entries = [arm_entry(arm, before[arm.signature], now[arm.signature]) for arm in arms]
+    reproduced = [reproduced_arm(arm, before[arm.signature], now[arm.signature]) for arm in arms]
     old, new = ([records[arm.signature] for arm in arms] for records in (before, now))
     constraint = arms[0].config.constraint or _only_constraint(definition, arms[0].setting)
-    return {
-        "setting": arms[0].setting,
-        "arm": arms[0].config.arm,
-        "proposal": arms[0].proposal,
-        "seeds": [arm.config.seed for arm in arms],
-        "verdict": worst([entry["verdict"] for entry in entries]),
-        "numbers": number_entries(old, new, constraint, definition.space.tolerance),
-        "arms": entries,
-    }
+    return ReproducedCell(
+        setting=arms[0].setting,
+        arm=arms[0].config.arm,
+        proposal=arms[0].proposal,
+        seeds=[arm.config.seed for arm in arms],
+        verdict=worst([arm.verdict for arm in reproduced]),
+        numbers=number_changes(old, new, constraint, definition.space.tolerance),
+        arms=reproduced,
+    )
 
 
 def _only_constraint(definition: Definition, name: str) -> ConstraintConfig | None:

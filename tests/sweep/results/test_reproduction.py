@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sweep.results.reproduction import LATER, arm_entry
+from sweep.results.reproduction import LATER, reproduced_arm
 from sweep.study.arms import Arm
 from tests.support.oracles import TINY
 from tests.support.records import finished
@@ -17,7 +17,7 @@ def test_what_records_of_before_do_not_hold_is_not_compared() -> None:
     before = replace(counted, **{name: [] for name in LATER})
     arm = Arm(TINY, TINY.signature(), "g1", 0)
     said = [
-        arm_entry(arm, replace(now, evaluation=one), replace(now, evaluation=other))["verdict"]
+        reproduced_arm(arm, replace(now, evaluation=one), replace(now, evaluation=other)).verdict
         for one, other in ((before, counted), (counted, counted), (counted, before))
     ]
     assert said == ["identical", "identical", "differs"]
