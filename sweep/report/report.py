@@ -302,7 +302,7 @@ def _of_search(
         )
     text = page(
         status,
-        space.summary,
+        space,
         notes,
         entries,
         sweep_tables(space, entries),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from search_spaces.settings import ranges_to_json
+from search_spaces.space import SearchSpace
 from sweep.confirmation.summary import ConfirmationSummary
 from sweep.confirmation.words import sentences
 from sweep.render.table import NOTHING, YES_NO, Column, ShortForm, Table, number, table_of
@@ -24,7 +26,7 @@ _Setting = tuple[str, str, ShortForm, list[str], Mapping[str, str]]
 
 def page(
     status: SweepStatus,
-    what: str,
+    space: SearchSpace,
     omissions: Sequence[str],
     summaries: Sequence[SettingSummary],
     tables: Iterable[Table],
@@ -37,7 +39,7 @@ def page(
 
     Args:
         status: of the sweep.
-        what: the summary of its space.
+        space: what was searched.
         omissions: sentences on what the page leaves out.
         summaries: of the settings; a part each.
         tables: below the settings, in this order.
@@ -49,13 +51,13 @@ def page(
     return fill_page(
         "search.html.jinja",
         name=status.name,
-        what=what,
+        what=space.summary,
         question="Does a network that must lower its loss layer by layer do better than plain "
         "training?",
         answer=findings(summaries),
         comparison=_overview(summaries),
         sure=[
-            _tried(provenance, summaries),
+            _tried(space, summaries),
             *_doubts(status, summaries),
             *omissions,
             *_confirmed(confirmed),
@@ -65,8 +67,8 @@ def page(
         settings=[_setting(one, commands.get(one.setting, {})) for one in summaries],
         pictures=open_first(pictures),
         tables=list(tables),
-        ranges=_ranges(provenance, summaries),
-        notes=_search_notes(status, provenance, summaries),
+        ranges=_ranges(space, summaries),
+        notes=_search_notes(status, space, summaries),
         failures=[f"{f.setting}, {f.signature}: {f.reason}" for f in status.failures],
         warnings=[f"{w.setting}, {w.signature}: {w.warning}" for w in status.warnings],
         again=commands["again"],
@@ -77,10 +79,9 @@ def page(
 # --- first screen ---------------------------------------------------------------------------------
 
 
-def _tried(provenance: Mapping[str, Json], summaries: Sequence[SettingSummary]) -> str:
+def _tried(space: SearchSpace, summaries: Sequence[SettingSummary]) -> str:
     """How much was tried to answer the question."""
-    space = provenance["definition"]
-    seeds, count = len(space["search_seeds"]), len(summaries)
+    seeds, count = len(space.search_seeds), len(summaries)
     wanted = sorted({summary.proposals.wanted for summary in summaries})
     tries = f"{wanted[0]} to {wanted[-1]}" if len(wanted) > 1 else f"{wanted[0]}" if wanted else "0"
     return (
@@ -234,15 +235,14 @@ def _numbers(values: ArmSummary | Gain, form: str, of_loss: str) -> list[str]:
 # --- search ---------------------------------------------------------------------------------------
 
 
-def _ranges(provenance: Mapping[str, Json], summaries: Sequence[SettingSummary]) -> Table:
+def _ranges(space: SearchSpace, summaries: Sequence[SettingSummary]) -> Table:
     """Searched ranges, each with its settings."""
-    space = provenance["definition"]
     named = {summary.setting for summary in summaries}
     ranges: dict[tuple[str, str], list[str]] = {}
-    for setting in space["settings"]:
-        if setting["name"] in named:
-            for field, values in {**space["ranges"], **setting["ranges"]}.items():
-                ranges.setdefault((short(field), _range(values)), []).append(setting["name"])
+    for setting in space.settings:
+        if setting.name in named:
+            for field, values in ranges_to_json({**space.ranges, **setting.ranges}).items():
+                ranges.setdefault((short(field), _range(values)), []).append(setting.name)
     shown = [
         ("searched", [field for field, _ in ranges]),
         ("range", [values for _, values in ranges]),
@@ -255,19 +255,17 @@ def _ranges(provenance: Mapping[str, Json], summaries: Sequence[SettingSummary])
 
 
 def _search_notes(
-    status: SweepStatus,
-    provenance: Mapping[str, Json],
-    summaries: Sequence[SettingSummary],
+    status: SweepStatus, space: SearchSpace, summaries: Sequence[SettingSummary]
 ) -> list[str]:
     """Sampler, seeds, outcomes of the proposals, and searches that ended early."""
-    sampler, seeds = provenance["sampler"], ", ".join(map(str, provenance["search_seeds"]))
+    seeds = ", ".join(map(str, space.search_seeds))
     outcomes = Counter[str]()
     for summary in summaries:
         outcomes.update(summary.outcomes)
     return [
-        f"Sampler {sampler['name']}, seed {sampler['seed']}; every proposal is trained on "
-        f"seed{'s' * (len(provenance['search_seeds']) != 1)} {seeds}; feasible up to a missing "
-        f"share of {provenance['tolerance']:g} in every layer.",
+        f"Sampler {space.sampler}, seed {space.sampler_seed}; every proposal is trained on "
+        f"seed{'s' * (len(space.search_seeds) != 1)} {seeds}; feasible up to a missing "
+        f"share of {space.tolerance:g} in every layer.",
         f"Proposals by outcome: {outcome_text(outcomes)}.",
         *(f"{name}: its search ended early: {why}" for name, why in status.retired.items()),
     ]

@@ -85,7 +85,7 @@ def page_of(
     view = view_of(objects, name)
     return search_page.page(
         status_of(view),
-        summary,
+        replace(view.definition.space, summary=summary),
         [],
         best_summaries(view, {}),
         [],

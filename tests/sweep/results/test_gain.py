@@ -116,7 +116,15 @@ def page(root: Path) -> list[float]:
     view = load_sweep(ObjectStore(root), "tiny")
     entries = best_summaries(view, {})
     text = search_page.page(
-        status_of(view), "", [], entries, [], {}, manifest(view, {}), {"next": {}, "again": {}}, []
+        status_of(view),
+        view.definition.space,
+        [],
+        entries,
+        [],
+        {},
+        manifest(view, {}),
+        {"next": {}, "again": {}},
+        [],
     )
     row = r"<th scope=row class=w>gain[^<]*</th><td>([^<]*)</td><td>([^<]*)</td>"
     overview = re.findall(r"<td[^>]*>([-+]\d\.300)</td>", text)
