@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -57,23 +58,34 @@ def test_a_misspelt_name_in_a_template_is_an_error_and_words_are_no_markup(tmp_p
 
 
 MISSPELT = """
+from sweep.confirmation.summary import ConfirmationSummary
 from sweep.render.table import Column
-from sweep.results.summary import SettingSummary
+from sweep.results.status import SweepStatus
+from sweep.results.summary import ArmSummary, SettingSummary
 from sweep.results.tables.frontier import COLUMNS, Line
 
-Column[SettingSummary]("gain", lambda one: one.gain.unsen_mean, "+.3f")
-Column[Line]("proposal", lambda one: one.point.numbr)
-Column[SettingSummary]("pair", lambda one: one.setting, nam="")
-COLUMNS[0].valeu
+Column[SettingSummary]("gain", lambda one: one.gain.unsen_mean, "+.3f")  # wrong
+Column[Line]("proposal", lambda one: one.point.numbr)  # wrong
+Column[SettingSummary]("pair", lambda one: one.setting, nam="")  # wrong
+COLUMNS[0].valeu  # wrong
+ArmSummary(worst_leyer=1)  # wrong
+
+
+def read(pair: SettingSummary, confirmed: ConfirmationSummary, status: SweepStatus) -> None:
+    pair.outcomes["feasibel"]  # wrong
+    pair.outcomes["feasible"]
+    confirmed.settings[0].against_plan  # wrong
+    confirmed.settings[0].against_plain.ended.mean
+    status.arms.finl  # wrong
 """
 
 
 @pytest.mark.slow
-def test_mypy_finds_a_misspelt_column_and_attribute(tmp_path: Path) -> None:
+def test_mypy_finds_a_misspelt_column_key_and_attribute(tmp_path: Path) -> None:
     file = tmp_path / "misspelt.py"
     file.write_text(MISSPELT)
     command = [sys.executable, "-m", "mypy", "--strict", str(file)]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    lines = [line for line in ran.stdout.splitlines() if str(file.name) in line]
-    for place, word in ((6, "unsen_mean"), (7, "numbr"), (8, "nam"), (9, "valeu")):
-        assert any(f":{place}: error:" in line and f'"{word}"' in line for line in lines), lines
+    found = {int(n) for n in re.findall(rf"{file.name}:(\d+): error:", ran.stdout)}
+    lines = enumerate(MISSPELT.splitlines(), start=1)
+    assert found == {number for number, line in lines if line.endswith("# wrong")}, ran.stdout
