@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from types import UnionType
-from typing import Any, Self, Union, get_args, get_origin, get_type_hints
+from typing import Any, Self, TypeVar, Union, get_args, get_origin, get_type_hints
 
 Json = Any
+T = TypeVar("T")
 
 
 class Plain:
@@ -54,13 +55,14 @@ def _read(kind: Any, plain: Json) -> Json:
     return kind.from_json(plain) if hasattr(kind, "from_json") else plain
 
 
-def finite(value: Json) -> Json:
+def finite(value: T) -> T:
     """The value with NaN and infinities as None: JSON has neither.
 
     >>> finite({"loss": math.inf, "layers": (0.5, math.nan)})
     {'loss': None, 'layers': [0.5, None]}
     """
-    return with_leaves(value, float, lambda number: number if math.isfinite(number) else None)
+    changed: T = with_leaves(value, float, lambda n: n if math.isfinite(n) else None)
+    return changed
 
 
 def with_leaves(value: Json, kind: type, change: Callable[[Any], Json]) -> Json:

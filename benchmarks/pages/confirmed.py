@@ -19,9 +19,10 @@ from search_spaces.space import SearchSpace
 from sweep.confirmation.chosen import JITTER
 from sweep.confirmation.comparisons import agrees
 from sweep.confirmation.plan import UNCONSTRAINED
-from sweep.statistics.decisions import OUTCOMES, Row
+from sweep.statistics.decisions import OUTCOMES
 from sweep.statistics.decisions import table as decided
 from sweep.statistics.design import Design
+from sweep.statistics.row import Row
 from trainables.config.test_conditions import unseen_gammas
 from trainables.plain import Json
 
@@ -130,7 +131,7 @@ class Confirmed:
             certified = one["arms"]["constrained"]
             yield [
                 f"{self.called}: {self.form(name)}",
-                self.interval(vars(row)),
+                self.interval(row.to_json()),
                 "not known" if over is None else self.interval(over),
                 *self.outcomes(row, UNCONSTRAINED),
                 f"{certified['certified']['feasible']} of {certified['seeds']}",
@@ -138,7 +139,7 @@ class Confirmed:
         if len(self.settings) > 1:
             family = self.rows(UNCONSTRAINED)[0]
             said = self.outcomes(family, UNCONSTRAINED)
-            yield [f"{self.called}: all together", self.interval(vars(family)), "", *said, ""]
+            yield [f"{self.called}: all together", self.interval(family.to_json()), "", *said, ""]
 
     def arms(self) -> str:
         """Means of every arm; those of a setting's own run are named after it."""
@@ -171,7 +172,7 @@ class Confirmed:
                     [
                         *network,
                         AGAINST[other],
-                        self.interval(vars(row)),
+                        self.interval(row.to_json()),
                         "not known" if over is None else self.interval(over),
                         *self.outcomes(row, other),
                     ]
@@ -200,6 +201,7 @@ def _in_short(dust: Confirmed) -> Iterator[str]:
     ((then, now),) = set(said)
     together = dust.outcomes(family, UNCONSTRAINED)[1]
     yield f"by the rule declared then {then};"
+    assert family.p is not None
     yield (
         f"{now} for each setting and {together} for both together "
         f"(p = {number(family.p, 3, short=True)})"
@@ -249,7 +251,9 @@ def _facts(of: Mapping[str, Confirmed]) -> Iterator[str]:
     shares = []
     for name, one in dust.settings.items():
         error = one["arms"][UNCONSTRAINED]["mean"]["unseen_mean"]
-        shares.append(f"{100 * dust.row(name, UNCONSTRAINED).mean / error:.1f} %")
+        gain = dust.row(name, UNCONSTRAINED).mean
+        assert gain is not None
+        shares.append(f"{100 * gain / error:.1f} %")
     yield f"{' and '.join(shares)} of plain training's error"
     units = ut.settings[next(iter(ut.settings))]["test_units"]
     yield f"{units['units']} windows of {units['groups']} clips"

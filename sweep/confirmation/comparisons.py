@@ -39,9 +39,10 @@ from sweep.confirmation.summary import (
     Verdicts,
 )
 from sweep.results.provenance import codes_of
-from sweep.statistics.decisions import Row, table
+from sweep.statistics.decisions import table
 from sweep.statistics.design import Design
 from sweep.statistics.failures import clopper_pearson, failure_rates_p
+from sweep.statistics.row import Row
 from sweep.study.definition import Definition
 from sweep.study.feasibility import Judgement, judge
 from sweep.study.pairs import ReadRecord
@@ -77,7 +78,7 @@ def confirmed(
     ]
     plain = tables[UNCONSTRAINED]
     vacuous = [one.setting for one in settings if one.vacuous]
-    summary: ConfirmationSummary = finite(
+    return finite(
         ConfirmationSummary(
             name=definition.name,
             search=plan.search,
@@ -94,7 +95,6 @@ def confirmed(
             deviations=list(deviations(objects, definition, plan, list(arms.values()))),
         )
     )
-    return summary
 
 
 def control_design(plan: Plan, settings: Sequence[str]) -> Design | None:
@@ -157,7 +157,6 @@ def _setting(
     }
     ours = rows[UNCONSTRAINED]
     gain = planned.search_gain.get(plan.measure)
-    mean = None if math.isnan(ours.mean) else ours.mean
     kinds = {
         kind: _arm(kind, arms, plan.seeds[: rows.get(kind, ours).counted], tolerance)
         for kind in arms.outcomes
@@ -184,8 +183,8 @@ def _setting(
         test_units=test_units,
         contrasts=contrasts,
         search_gain=gain,
-        confirmed_gain=mean,
-        shrinkage=_shrinkage(gain, mean),
+        confirmed_gain=ours.mean,
+        shrinkage=_shrinkage(gain, ours.mean),
         equal_tries=None
         if planned.equal_tries is None
         else EqualTries.from_json(planned.equal_tries),
@@ -280,7 +279,7 @@ class Held:
             return "vacuous"
         signs = {"better": 1, "worse": -1}
         sign = signs.get(row.outcome, 0)
-        alike = [one for one in binding if not sign or one.mean * sign > 0]
+        alike = [one for one in binding if not sign or (one.mean or 0.0) * sign > 0]
         borne_out = any(self._bears_out(row.outcome, one) for one in alike)
         return row.outcome if borne_out else "undecided"
 
@@ -291,9 +290,11 @@ class Held:
         return agrees(outcome, found.interval.low, found.interval.high, self.design)
 
 
-def agrees(outcome: str, low: float, high: float, design: Design) -> bool:
+def agrees(outcome: str, low: float | None, high: float | None, design: Design) -> bool:
     """Whether an interval lies where an outcome says that the gain is."""
     least = design.smallest_effect or 0.0
+    if low is None or high is None:
+        return outcome == "undecided"
     return {"better": low > 0, "worse": high < 0, "equivalent": -least < low and high < least}.get(
         outcome, True
     )

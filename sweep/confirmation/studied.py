@@ -22,7 +22,7 @@ from sweep.confirmation.summary import (
     StudiesSummary,
     StudyCounts,
 )
-from sweep.statistics.decisions import Row
+from sweep.statistics.row import Row
 from sweep.study.definition import Definition, definition_name, load_definition
 from trainables.plain import finite
 from trainables.records.arms import ArmStore
@@ -55,7 +55,7 @@ def studied(objects: ObjectStore, search: Definition, plan: StudiesPlan) -> Stud
     facts = search.space.base.facts
     whole = replace(study_search(search, plan, 1), name=plan.name)
     whole = replace(whole, space=replace(whole.space, search_seeds=plan.seeds))
-    summary: StudiesSummary = finite(
+    return finite(
         StudiesSummary(
             name=plan.name,
             search=plan.search,
@@ -85,7 +85,6 @@ def studied(objects: ObjectStore, search: Definition, plan: StudiesPlan) -> Stud
             ],
         )
     )
-    return summary
 
 
 def is_decided(objects: ObjectStore, search: Definition, plan: StudiesPlan) -> bool:

@@ -13,51 +13,16 @@ from typing import Literal
 from sweep.confirmation.controls import Question
 from sweep.confirmation.plan import CONSTRAINED, UNCONSTRAINED, Measure
 from sweep.statistics.design import Design, Outcome
+from sweep.statistics.row import Row
 from trainables.plain import Json, Plain
 
 Marked = Outcome | Literal["vacuous"]  # what may be claimed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Interval(Plain):
-    """A mean gain with its interval."""
+class Family(Row):
+    """One line of the table of decisions, and what may be claimed."""
 
-    mean: float | None
-    low: float | None
-    high: float | None
-    interval: str  # its name and level
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExactTest(Plain):
-    """A two-sided test whose p-values are steps."""
-
-    p: float | None
-    least_p: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Family(Plain):
-    """One line of the table of decisions (``sweep.statistics.decisions.Row``), and its claim."""
-
-    name: str
-    family: str
-    settings: int
-    seeds: int  # that have ended
-    counted: int  # of those, how many the numbers are of
-    mean: float | None
-    low: float | None
-    high: float | None
-    interval: str
-    p: float | None
-    p_adjusted: float | None
-    p_equivalent: float | None
-    e_value: float | None
-    d_z: float | None
-    outcome: Outcome
-    decided_at: int | None
-    ended: Interval
-    sign_flip: ExactTest
     marked: Marked
 
 

@@ -16,12 +16,12 @@ from sweep.confirmation.summary import (
     Contrast,
     EqualTries,
     Family,
-    Interval,
     OverUnits,
     UnitCounts,
 )
 from sweep.results.findings import is_slight, size_text
 from sweep.statistics.design import Design
+from sweep.statistics.row import Estimate
 from sweep.study import advice
 from trainables.primal_dual.certificate import LEAST_UNITS, counted
 
@@ -276,7 +276,7 @@ def ended_text(contrast: Family) -> str:
 def few_seeds(contrast: Family, design: Design, unit: str = "seeds") -> list[str]:
     """What sign flips say beside a difference that few seeds, or studies, are claimed to show."""
     count, flip = contrast.counted, contrast.sign_flip
-    if contrast.marked not in ("better", "worse") or count >= FEW or flip.p is None:
+    if contrast.marked not in ("better", "worse") or count >= FEW:
         return []
     text = f"By sign flips p is {flip.p:.2g}, and of {count} {unit} it is never below "
     text += f"{flip.least_p:.2g}"
@@ -363,10 +363,10 @@ def limits(entry: ConfirmationSummary) -> list[str]:
     return texts
 
 
-def interval_text(contrast: Family | Interval) -> str:
+def interval_text(contrast: Family | Estimate) -> str:
     """The interval of a contrast; its name stands below the table.
 
-    >>> interval_text(Interval(mean=0.1, low=-0.1, high=0.25, interval="95 % t"))
+    >>> interval_text(Estimate(mean=0.1, low=-0.1, high=0.25, interval="95 % t"))
     '-0.1 to +0.25'
     """
     if contrast.low is None or contrast.high is None:

@@ -142,7 +142,7 @@ def reproduced_arm(arm: Arm, before: ArmRecord, now: ArmRecord) -> ReproducedArm
     found = list(differences(there, here))
     farthest = max((relative(old, new) for _, old, new in found), default=0.0)
     verdict: Verdict = "differs" if farthest > TOLERANCE else "close" if found else "identical"
-    reproduced: ReproducedArm = finite(
+    return finite(
         ReproducedArm(
             signature=arm.signature,
             arm=arm.config.arm,
@@ -160,7 +160,6 @@ def reproduced_arm(arm: Arm, before: ArmRecord, now: ArmRecord) -> ReproducedArm
             new_seconds=device_s(now) or None,
         )
     )
-    return reproduced
 
 
 def _listed(found: Iterable[tuple[str, Json, Json]]) -> list[Difference]:

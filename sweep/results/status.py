@@ -127,7 +127,7 @@ def status_of(view: SweepView, *, is_running: bool = False) -> SweepStatus:
     begun = [a for a in arms if a.record is not None and not a.is_final]
     training, interrupted = (begun, []) if is_running else ([], begun)
     wanted = len(arms) + missing * len(space.search_seeds)
-    status: SweepStatus = finite(
+    return finite(
         SweepStatus(
             name=view.definition.name,
             space=space.name,
@@ -163,7 +163,6 @@ def status_of(view: SweepView, *, is_running: bool = False) -> SweepStatus:
             ],
         )
     )
-    return status
 
 
 def seconds_left(training: Sequence[ArmPlace], open_arms: int) -> float | None:

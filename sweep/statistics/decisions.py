@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -28,8 +28,9 @@ from sweep.statistics import anytime, paired
 from sweep.statistics.design import Design, Outcome
 from sweep.statistics.multiplicity import gatekept
 from sweep.statistics.paired import Floats
+from sweep.statistics.row import Estimate, Row
 from trainables.errors import UnknownName, require
-from trainables.plain import Json, finite
+from trainables.plain import finite
 
 OUTCOMES: tuple[Outcome, ...] = ("undecided", "better", "worse", "equivalent")
 Ints = NDArray[np.int64]
@@ -56,45 +57,6 @@ class Decisions:
     ended_low: Floats
     ended_high: Floats
     ended_level: Floats
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A mean difference over some seeds, with its interval."""
-
-    mean: float
-    low: float
-    high: float
-    interval: str  # its name and level
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of the table of a confirmation."""
-
-    name: str
-    family: str
-    settings: int  # how many it is the mean of; a setting's own line: 0
-    seeds: int
-    counted: int
-    mean: float
-    low: float
-    high: float
-    interval: str  # its name and level
-    p: float
-    p_adjusted: float
-    p_equivalent: float
-    e_value: float  # the smaller one, which decides; NaN but with any_time
-    d_z: float
-    outcome: Outcome
-    decided_at: int | None
-    ended: Estimate  # over all whole seeds: what is decided early is reported too large
-    sign_flip: paired.ExactTest  # over the counted seeds, also where t alone decides
-
-    def to_json(self) -> dict[str, Json]:
-        """Plain values; NaN and infinities as None."""
-        plain: dict[str, Json] = finite({**asdict(self), "sign_flip": self.sign_flip._asdict()})
-        return plain
 
 
 def aligned(
@@ -356,7 +318,7 @@ def _row(
     e_value = math.nan
     if design.rule == "any_time":
         e_value = float(_e_value(design, values_K)) if counted else 1.0
-    return Row(
+    row = Row(
         name=name,
         family=family,
         settings=settings,
@@ -381,3 +343,4 @@ def _row(
         ),
         sign_flip=paired.sign_flip(values_K),
     )
+    return finite(row)

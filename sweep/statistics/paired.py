@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
+
+from sweep.statistics.row import ExactTest
 
 Floats = NDArray[np.float64]
 
@@ -23,13 +24,6 @@ EXACT_SEEDS = 32  # two halves of 2**16 sums each; above that sign flips are dra
 DRAWN_FLIPS = 100_000
 FEW_SEEDS = 10  # up to which all signs of many rows are one product
 _AT_ONCE = 2_000  # rows of it: bounds memory
-
-
-class ExactTest(NamedTuple):
-    """A two-sided test whose p-values are steps."""
-
-    p: float
-    least_p: float  # the smallest that so many seeds can give, whatever their values
 
 
 def paired_differences(
