@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING
 from search_spaces.space import SearchSpace
 from sweep.render.table import Row
 from sweep.results.aggregates import ARMS, arm_summary
-from sweep.results.facts import read_facts, score_columns, shown_facts, verdict_columns
+from sweep.results.facts import (
+    pair_facts,
+    read_pairs,
+    score_columns,
+    shown_facts,
+    verdict_columns,
+)
 from sweep.results.summary import NO_ARM, ArmSummary, SettingSummary
 from sweep.results.sweep_view import SettingView, SweepView
 from sweep.results.tables.columns import GAUSSIAN, config_of
@@ -132,13 +138,17 @@ def pairs_frame(view: SweepView, read: ReadRecord, metrics: Collection[str]) -> 
     rows: list[Row] = []
     for one in view.settings:
         number = None if one.chosen.shown is None else one.chosen.shown.number
-        judged: set[int | None] = {result.number for result in one.results} or {number}
-        alone = replace(view, settings=(one,))
-        every = read_facts(alone, read, metrics).numbers if one.results else shown_facts(one)
+        judged = {result.number for result in one.results}
+        kept = replace(one, proposals=tuple(p for p in one.proposals if p.number in judged))
+        facts = (
+            fact
+            for proposal, arms in read_pairs(view, kept, read)
+            for fact in pair_facts(one, proposal.number, [arm.pair for arm in arms])
+        )
         rows += [
             {**fact._asdict(), "shown": fact.proposal == number}
-            for fact in every
-            if fact.metric in metrics and fact.proposal in judged
+            for fact in (facts if judged else shown_facts(one))
+            if fact.metric in metrics
         ]
     return framed(rows, [*PAIR, "metric", "shift", "severity", "layer", "value"])
 

@@ -60,7 +60,7 @@ def shown_facts(one: SettingView) -> Iterator[Fact]:
     """
     shown = one.chosen.shown
     if shown is not None:
-        return _pair_facts(one, shown.number, shown.pairs)
+        return pair_facts(one, shown.number, shown.pairs)
     return _arm_facts(one, None, [(record, None) for record in one.baselines.values()])
 
 
@@ -78,7 +78,7 @@ def read_facts(view: SweepView, read: ReadRecord, metrics: Collection[str] = ())
             for (seed, rows), arm in zip(by_seed.items(), arms, strict=True):
                 rows.append(_row(one, proposal, seed, arm, outcome))
             pairs = [arm.pair for arm in arms] if metrics else []
-            numbers = _pair_facts(one, proposal.number, pairs)
+            numbers = pair_facts(one, proposal.number, pairs)
             facts.numbers.extend(fact for fact in numbers if fact.metric in metrics)
         facts.proposals.extend(itertools.chain(*by_seed.values()))
     return facts
@@ -168,7 +168,8 @@ def verdict_columns(arm: ArmSummary, prefix: str = "") -> Row:
 # --- numbers of pairs -----------------------------------------------------------------------------
 
 
-def _pair_facts(one: SettingView, number: int, pairs: Iterable[Pair | None]) -> Iterator[Fact]:
+def pair_facts(one: SettingView, number: int, pairs: Iterable[Pair | None]) -> Iterator[Fact]:
+    """Numbers of both arms of a proposal's pairs, and of the references."""
     arms: list[Judged] = []
     for pair in filter(None, pairs):
         arms.append((pair.constrained, pair.judgement))
