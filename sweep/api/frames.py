@@ -13,14 +13,8 @@ from typing import TYPE_CHECKING
 
 from search_spaces.space import SearchSpace
 from sweep.render.table import Row
+from sweep.results import facts
 from sweep.results.aggregates import ARMS, arm_summary
-from sweep.results.facts import (
-    pair_facts,
-    read_pairs,
-    score_columns,
-    shown_facts,
-    verdict_columns,
-)
 from sweep.results.summary import NO_ARM, ArmSummary, SettingSummary
 from sweep.results.sweep_view import SettingView, SweepView
 from sweep.results.tables.columns import GAUSSIAN, config_of
@@ -77,10 +71,10 @@ def setting_rows(space: SearchSpace, summaries: Iterable[SettingSummary]) -> Ite
         }
         for name in ARMS:
             arm = summary.arm(name)
-            row |= score_columns(f"{name}_", mean, arm)
+            row |= facts.score_columns(f"{name}_", mean, arm)
             row[f"{name}_feasible"] = arm.feasible
-            row |= verdict_columns(arm, f"{name}_") | _cost_columns(arm, f"{name}_")
-        yield row | score_columns("gain_", mean, summary.gain)
+            row |= facts.verdict_columns(arm, f"{name}_") | _cost_columns(arm, f"{name}_")
+        yield row | facts.score_columns("gain_", mean, summary.gain)
 
 
 def _cost_columns(arm: ArmSummary, prefix: str = "") -> Row:
@@ -124,7 +118,7 @@ def _arm_row(one: SettingView, read: ReadRecord, arm: Arm) -> Row:
         "reason": summary.reason,
         "step": last,
         "steps": config.steps,
-        **score_columns("", mean, summary),
+        **facts.score_columns("", mean, summary),
         **_cost_columns(summary),
         "wall_seconds": (record.ended_ms - record.started_ms) / 1000 if record and ended else None,
     }
@@ -140,14 +134,14 @@ def pairs_frame(view: SweepView, read: ReadRecord, metrics: Collection[str]) -> 
         number = None if one.chosen.shown is None else one.chosen.shown.number
         judged = {result.number for result in one.results}
         kept = replace(one, proposals=tuple(p for p in one.proposals if p.number in judged))
-        facts = (
+        every = (
             fact
-            for proposal, arms in read_pairs(view, kept, read)
-            for fact in pair_facts(one, proposal.number, [arm.pair for arm in arms])
+            for proposal, arms in facts.read_pairs(view, kept, read)
+            for fact in facts.pair_facts(one, proposal.number, [arm.pair for arm in arms])
         )
         rows += [
             {**fact._asdict(), "shown": fact.proposal == number}
-            for fact in (facts if judged else shown_facts(one))
+            for fact in (every if judged else facts.shown_facts(one))
             if fact.metric in metrics
         ]
     return framed(rows, [*PAIR, "metric", "shift", "severity", "layer", "value"])
