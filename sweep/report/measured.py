@@ -47,7 +47,8 @@ class Measured:
     metric: Metric
     entries: Mapping[str, SettingSummary]  # by setting; drawn in order
     searched: Sequence[str]  # columns of ``proposals`` that hold searched numbers
-    runs: Mapping[str, Mapping[str, Json]]  # by setting its run's fields, but those searched
+    fields: Sequence[str]  # of a run, that proposals set
+    runs: Mapping[str, ArmConfig]  # by setting, without what proposals set
     pairs: pd.DataFrame
     proposals: pd.DataFrame
     facts: pd.DataFrame  # of all pairs: their metric and losses by layer
@@ -77,12 +78,8 @@ class Measured:
         found: dict[str, dict[str, None]] = {}
         for name, entry in self.entries.items():
             model = model_text(entry.model, entry.model_variant)
-            found.setdefault(model, {})[str(self.runs[name]["data.name"])] = None
+            found.setdefault(model, {})[self.runs[name].data.name] = None
         return "; ".join(f"{', '.join(data)}: {model}" for model, data in found.items())
-
-    def train_gamma(self, setting: str) -> float:
-        """The noise that a setting trains with."""
-        return float(self.runs[setting]["train_gamma"])
 
 
 def measured(
@@ -119,7 +116,8 @@ def measured(
         metric=metric,
         entries={entry.setting: entry for entry in best_summaries(view, run_ids)},
         searched=[c for c in columns if any(_is_number(row.get(c)) for row in rows)],
-        runs={s.name: _fields(space.run(s, {}, seed=seed), but=fields) for s in kept},
+        fields=fields,
+        runs={s.name: space.run(s, {}, seed=seed) for s in kept},
         pairs=_frame((fact for one in drawn for fact in shown_facts(one)), Fact._fields),
         proposals=pd.DataFrame(rows),
         facts=_frame(facts.numbers, Fact._fields),
@@ -159,15 +157,6 @@ def _frame(rows: Iterable[tuple[object, ...]], columns: Sequence[str]) -> pd.Dat
 
 def _is_number(value: Json) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _fields(config: ArmConfig, but: Sequence[str]) -> dict[str, Json]:
-    """A run as one flat mapping of fields."""
-    flat: dict[str, Json] = {}
-    for name, value in config.to_json().items():
-        of = {f"{name}.{n}": v for n, v in value.items()} if isinstance(value, Mapping) else None
-        flat |= {name: value} if of is None else of
-    return {name: value for name, value in flat.items() if name not in but}
 
 
 def _failed(settings: Iterable[SettingView], rows: Iterable[Row]) -> dict[str, int]:

@@ -106,7 +106,7 @@ def bands(axis: Axes, rows: pd.DataFrame, x: str) -> bool:
 
 def mark_training(axis: Axes, data: Measured, setting: str) -> None:
     """A line at the noise of training."""
-    axis.axvline(data.train_gamma(setting), color=GREY, linewidth=0.7, alpha=0.6)
+    axis.axvline(data.runs[setting].train_gamma, color=GREY, linewidth=0.7, alpha=0.6)
 
 
 def three_gammas(data: Measured, setting: str) -> list[float]:
@@ -114,7 +114,8 @@ def three_gammas(data: Measured, setting: str) -> list[float]:
     gammas = sorted(scores(data, setting)["severity"].unique())
     if not gammas:
         return []
-    near, far = min(gammas, key=lambda g: abs(g - data.train_gamma(setting))), gammas[-1]
+    trained = data.runs[setting].train_gamma
+    near, far = min(gammas, key=lambda g: abs(g - trained)), gammas[-1]
     middle = min(gammas, key=lambda g: abs(g - (near + far) / 2))
     return sorted({near, middle, far})
 

@@ -114,9 +114,11 @@ def families(data: Measured, field: str) -> list[list[str]]:
     """Settings that differ in one field of their run alone, by its value; two or more each."""
     found: dict[str, dict[str, float]] = {}
     for name in data.entries:
-        run = dict(data.runs[name])
-        value = run.pop(field)
-        found.setdefault(repr(sorted(run.items())), {})[name] = value
+        run = data.runs[name].to_json()
+        for dotted in (*data.fields, field):
+            section, _, last = dotted.rpartition(".")
+            (run[section] if section else run).pop(last, None)
+        found.setdefault(repr(run), {})[name] = data.runs[name].value_of(field)
     several = [of for of in found.values() if len(set(of.values())) > 1]
     return [sorted(of, key=lambda name: (of[name], name)) for of in several]
 
@@ -154,7 +156,7 @@ def _by_family(data: Measured, field: str, said: str) -> Figure | None:
                     mean.to_numpy(),
                     color=colour,
                     marker="os^Dv<>"[at % 7],
-                    label=f"{said} {data.runs[name][field]:g}",
+                    label=f"{said} {data.runs[name].value_of(field):g}",
                 )
             axis.set_title(f"{_pattern(names)}\n{arm_label}")
             axis.set_xlabel("test gamma")

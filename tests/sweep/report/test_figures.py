@@ -71,7 +71,7 @@ def test_settings_that_differ_in_depth_alone_share_a_panel(objects: ObjectStore)
     data = data_of(objects)
     # records by hand are of one depth: what each setting runs is said here
     said = {
-        name: {**data.runs[name], "model.layers": layers, "train_gamma": gamma}
+        name: data.runs[name].with_fields({"model.layers": layers, "train_gamma": gamma})
         for name, (layers, gamma) in runs.items()
     }
     data = replace(data, runs=said)
