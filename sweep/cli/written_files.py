@@ -81,7 +81,7 @@ def export_(
 
     Without NAME it is about the newest sweep.
     """
-    from sweep.confirmation.files import files_of
+    from sweep.confirmation.stages import files_of
     from sweep.results.export import export, write_files
 
     name = meant(name, at)

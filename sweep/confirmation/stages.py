@@ -1,11 +1,17 @@
-"""Stages of a confirmation that trains until all is decided, from the store."""
+"""Stored confirmations: what they show, the next seeds, the files of an export."""
 
 from __future__ import annotations
 
+from sweep.confirmation.arms import read_arms
 from sweep.confirmation.comparisons import confirmed, is_decided
+from sweep.confirmation.paper_tables import paper_confirmed_table, trained_arms
 from sweep.confirmation.plan import Plan, load_plan
 from sweep.confirmation.summary import ConfirmationSummary
+from sweep.confirmation.tables import confirmed_table
+from sweep.results.export import table_files, text_of
+from sweep.results.tables.paper_hyperparameters import paper_hyperparameters_table
 from sweep.study.definition import Definition
+from sweep.study.pairs import ReadRecord
 from trainables.errors import StoreError
 from trainables.records.objects import ObjectStore
 
@@ -34,3 +40,32 @@ def next_seeds(objects: ObjectStore, definition: Definition) -> tuple[int, ...]:
     if is_decided(objects, definition, plan):
         return ()
     return plan.more_seeds(len(definition.space.search_seeds))
+
+
+def files_of(
+    objects: ObjectStore, definition: Definition, record: ReadRecord, *, beside_paper: bool = False
+) -> dict[str, str]:
+    """Every file by name, but the manifest.
+
+    Args:
+        objects: the storage root.
+        definition: of the confirmation.
+        record: as for ``load_sweep``; asked twice for each arm.
+        beside_paper: with the published numbers in the tables arranged as the paper's.
+    """
+    plan = plan_of(objects, definition)
+    entry = confirmed(objects, definition, plan, record=record)
+    space, trained = definition.space, trained_arms(read_arms(record, definition, plan), entry)
+    tables = (
+        confirmed_table(entry),
+        paper_confirmed_table(space, entry, beside_paper=beside_paper),
+        paper_hyperparameters_table(space, trained, beside_paper=beside_paper),
+    )
+    files: dict[str, str] = {}
+    for table in tables:
+        files |= table_files(table, definition.name)
+    return {
+        **files,
+        "confirmed.json": text_of(entry.to_json()),
+        "plan.json": text_of({**plan.to_json(), "digest": plan.digest}),
+    }

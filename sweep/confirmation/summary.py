@@ -1,4 +1,4 @@
-"""Typed summary of a confirmation: families, settings, arms, and their contrasts. Pure.
+"""Typed summary of a confirmation: families, settings, arms, contrasts. Pure.
 
 ``to_json`` is what ``sweep best --json`` prints of a confirmation (docs/schemas/confirmed.json),
 whose keys have the order of the fields. Numbers are None where nothing is measured.

@@ -119,14 +119,6 @@ def arm_summary(
     )
 
 
-def arms_entry(
-    arms: Sequence[ArmRecord], judgement: Judgement | None, run_ids: Mapping[str, str]
-) -> dict[str, Json] | None:
-    """``arm_summary`` as JSON."""
-    summary = arm_summary(arms, judgement, run_ids)
-    return None if summary is None else summary.to_json()
-
-
 def _cost(arms: Sequence[ArmRecord], scalar: str) -> float | None:
     """Mean over the seeds of what an arm's last report says; None where one says nothing."""
     last = [record.reports[-1].scalars.get(scalar) for record in arms if record.reports]

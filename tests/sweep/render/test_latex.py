@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from search_spaces.space import Setting
-from sweep.confirmation.files import files_of
+from sweep.confirmation.stages import files_of
 from sweep.render.latex import LINES, to_latex
 from sweep.render.table import Bold, Table
 from sweep.results.best import best_summaries

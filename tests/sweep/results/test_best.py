@@ -238,7 +238,7 @@ def test_an_arm_that_failed_has_no_blocks(objects: ObjectStore) -> None:
     view = load_sweep(objects, "tiny")
     failed = ArmStore(objects).record(view.settings[0].results[0].signatures[0])
     assert failed is not None
-    entry = score_entries.arms_entry([failed], None, {})
+    entry = score_entries.arm_summary([failed], None, {}).to_json()
     assert entry is not None
     assert (entry["seen_mean"], entry["unseen_mean"], entry["shifts"]) == (None, None, {})
 

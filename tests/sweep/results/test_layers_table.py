@@ -54,8 +54,8 @@ def test_probes_are_shown_where_they_are(objects: ObjectStore) -> None:
     assert constraint is not None
     judged = judge([ours], constraint), judge([theirs], constraint)
     entry = setting_summary(
-        constrained=aggregates.arms_entry([ours], judged[0], {}),
-        unconstrained=aggregates.arms_entry([theirs], judged[1], {}),
+        constrained=aggregates.arm_summary([ours], judged[0], {}).to_json(),
+        unconstrained=aggregates.arm_summary([theirs], judged[1], {}).to_json(),
     )
     table = layers_table(TEXTS, [entry])
     assert "probe's loss: unconstrained" in to_markdown(table)
@@ -77,12 +77,12 @@ def test_a_setting_without_a_finished_arm_has_no_rows(objects: ObjectStore) -> N
 
 def test_costs_are_means_over_seeds_of_what_last_reports_say() -> None:
     records = [finished(replace(TEXT, seed=seed), LOSSES) for seed in (0, 1)]
-    entry = aggregates.arms_entry(records, None, {})
+    entry = aggregates.arm_summary(records, None, {}).to_json()
     assert entry is not None
     assert entry["train_seconds"] is None  # reports of an older version say nothing
     for record, seconds in zip(records, (10.0, 30.0), strict=True):
         record.reports[-1].scalars["train/seconds"] = seconds
-    entry = aggregates.arms_entry(records, None, {})
+    entry = aggregates.arm_summary(records, None, {}).to_json()
     assert entry is not None
     assert entry["train_seconds"] == 20.0
     assert entry["peak_memory_mb"] is None

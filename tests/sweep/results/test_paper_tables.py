@@ -234,7 +234,7 @@ def test_texts_have_areas_and_an_encoder_is_known_by_its_checkpoint() -> None:
 def test_the_table_of_texts_has_the_area_under_accuracy() -> None:
     space = SearchSpace(name="texts", summary="", base=TEXT, settings=(Setting("one", {}),))
     arms = {
-        arm: aggregates.arms_entry([finished(config, LOSSES)], None, {})
+        arm: aggregates.arm_summary([finished(config, LOSSES)], None, {}).to_json()
         for arm, config in (("constrained", TEXT), ("unconstrained", TEXT.unconstrained()))
     }
     entry = setting_summary(winner=False, **arms)

@@ -76,7 +76,7 @@ def replace_objective(record: ArmRecord, value: float) -> ArmRecord:
 
 def test_an_entry_has_accuracy_and_probe_beside_the_loss_of_every_layer() -> None:
     arms = [finished(replace(TEXT, seed=s), LOSSES) for s in (0, 1)]
-    entry = aggregates.arms_entry(arms, None, {})
+    entry = aggregates.arm_summary(arms, None, {}).to_json()
     assert entry is not None
     assert entry["layer_losses"] == pytest.approx(LOSSES)
     assert entry["layer_scores"] == pytest.approx([0.5, 0.6, 0.7, 0.8])  # at train_gamma
@@ -92,8 +92,8 @@ def test_tables_name_the_metric_and_its_direction() -> None:
     entry = setting_summary(
         task=TEXT.task, model="encoder", model_variant="blocks", winner=False, why="a reason",
         gain={"ood_mean": 0.01, "selection_biased": True},
-        constrained=aggregates.arms_entry([ours], None, {}),
-        unconstrained=aggregates.arms_entry([theirs], None, {}),
+        constrained=aggregates.arm_summary([ours], None, {}).to_json(),
+        unconstrained=aggregates.arm_summary([theirs], None, {}).to_json(),
         references={
             name: one.to_json() for name, one in aggregates.reference_summaries([ours]).items()
         },
