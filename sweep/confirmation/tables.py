@@ -94,8 +94,8 @@ def notes(entry: ConfirmationSummary) -> list[str]:
 
 def certified_over(entry: ConfirmationSummary) -> str:
     """How many groups the test units of each setting lie in, in brackets."""
-    found = dict.fromkeys(text for one in entry.settings if (text := units_text(one.test_units)))
-    return f" ({'; '.join(found)})" if found else ""
+    counts = dict.fromkeys(text for one in entry.settings if (text := units_text(one.test_units)))
+    return f" ({'; '.join(counts)})" if counts else ""
 
 
 def contrast_code_notes(settings: Sequence[ConfirmedSetting]) -> list[str]:

@@ -38,24 +38,26 @@ def answer(entry: ConfirmationSummary) -> list[str]:
     if len(entry.settings) == 1:
         (one,) = entry.settings
         return [f"{one.setting}: {of_setting(one, entry)}"]
-    found: dict[str, list[str]] = {}
+    numbers_of: dict[str, list[str]] = {}
     more: dict[str, list[str]] = {}
     for one in entry.settings:
         contrast, verdict = one.against_plain, _verdict(one, entry)
-        said, numbers = f"{verdict.outcome}{verdict.but}", ""
+        outcome, numbers = f"{verdict.outcome}{verdict.but}", ""
         if verdict.is_measured:
             late = f"; over all that ended {ended_text(contrast)}" if is_early(contrast) else ""
             numbers = f" {contrast.mean:+.3g} ({interval_text(contrast)}{late})"
             place = _place(contrast, entry)
-            said = f"against plain training: {verdict.outcome}{place}{verdict.but}"
-        found.setdefault(said, []).append(f"{one.setting}{numbers}")
+            outcome = f"against plain training: {verdict.outcome}{place}{verdict.but}"
+        numbers_of.setdefault(outcome, []).append(f"{one.setting}{numbers}")
         for text in _besides(one, verdict, entry):
             more.setdefault(text, []).append(one.setting)
-    texts = [f"{said[0].upper()}{said[1:]}: {', '.join(of)}." for said, of in found.items()]
-    whole = len(entry.settings)
+    texts = [
+        f"{outcome[0].upper()}{outcome[1:]}: {', '.join(settings)}."
+        for outcome, settings in numbers_of.items()
+    ]
     return texts + [
-        f"{'Every setting' if len(of) == whole else ', '.join(of)}: {text}"
-        for text, of in more.items()
+        f"{'Every setting' if len(names) == len(entry.settings) else ', '.join(names)}: {text}"
+        for text, names in more.items()
     ]
 
 
@@ -341,12 +343,12 @@ def limits(entry: ConfirmationSummary) -> list[str]:
         )
     if any(one.groups < LEAST_UNITS for one in drawn):
         fewest = min(drawn, key=lambda one: one.groups)
-        of = advice.counted(fewest.groups, fewest.group)
+        groups = advice.counted(fewest.groups, fewest.group)
         if fewest.groups == 1 < fewest.units:  # as ``over_units`` does
-            of = f"the {fewest.unit}s of {of}"
+            groups = f"the {fewest.unit}s of {groups}"
         texts.append(
-            f"Intervals over test units draw {of} anew: from fewer than {LEAST_UNITS} they are too "
-            "narrow."
+            f"Intervals over test units draw {groups} anew: from fewer than {LEAST_UNITS} they are "
+            "too narrow."
         )
     if not entry.design.sign_flips:
         texts.append(
@@ -383,16 +385,16 @@ def statuses_text(one: ConfirmedSetting) -> str:
     return "; ".join(parts)
 
 
-def equal_tries_text(found: EqualTries | None) -> str:
+def equal_tries_text(best: EqualTries | None) -> str:
     """The paper's comparison of best tries, with equal numbers of them; '' where it is not known.
 
     >>> equal_tries_text(EqualTries(gain=0.1, tries=2))
     'best of 2 tries against best of 2 plain seeds: +0.100'
     """
-    if found is None:
+    if best is None:
         return ""
-    tries, plain = (advice.counted(found.tries, thing) for thing in ("try", "plain seed"))
-    return f"best of {tries} against best of {plain}: {found.gain:+.3f}"
+    tries, plain = (advice.counted(best.tries, thing) for thing in ("try", "plain seed"))
+    return f"best of {tries} against best of {plain}: {best.gain:+.3f}"
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -30,8 +30,8 @@ VERDICTS = {  # marker, colour, face
 
 def forest(data: Measured) -> Figure | None:
     """Gain over plain training and over each control with its interval, a row a contrast."""
-    found = [(entry, list(_rows(entry, data))) for entry in data.confirmed]
-    drawn = [(entry, rows) for entry, rows in found if rows]
+    every = [(entry, list(_rows(entry, data))) for entry in data.confirmed]
+    drawn = [(entry, rows) for entry, rows in every if rows]
     if not drawn:
         return None
     figure, panels = grid(len(drawn), 1)
@@ -71,8 +71,8 @@ def _rows(entry: ConfirmationSummary, data: Measured) -> Iterator[tuple[str, flo
 
 def search_gain(data: Measured) -> Figure | None:
     """Gain on fresh seeds against the gain that the search saw, a point a setting."""
-    found = [(entry, _points(entry, data)) for entry in data.confirmed]
-    drawn = [(entry, points) for entry, points in found if points]
+    every = [(entry, _points(entry, data)) for entry in data.confirmed]
+    drawn = [(entry, points) for entry, points in every if points]
     if not drawn:
         return None
     figure, panels = grid(len(drawn), height=2.8)

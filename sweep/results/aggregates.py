@@ -16,7 +16,6 @@ from sweep.results.summary import AT_GAMMA, ArmName, ArmSummary, Gain, PairSumma
 from sweep.study.feasibility import Judgement
 from sweep.study.pairs import Pair, ProposalResult
 from trainables.config.test_conditions import gamma_key, seen_and_unseen
-from trainables.plain import Json
 from trainables.records.arm_record import (
     EVAL_SECONDS,
     TRAIN_PEAK_MEMORY_MB,
@@ -122,8 +121,8 @@ def arm_summary(
 def _cost(arms: Sequence[ArmRecord], scalar: str) -> float | None:
     """Mean over the seeds of what an arm's last report says; None where one says nothing."""
     last = [record.reports[-1].scalars.get(scalar) for record in arms if record.reports]
-    found = [value for value in last if value is not None]
-    return fmean(found) if len(found) == len(arms) else None
+    known = [value for value in last if value is not None]
+    return fmean(known) if len(known) == len(arms) else None
 
 
 def _mean_of_rows(rows: Sequence[Sequence[float]]) -> list[float] | None:
@@ -175,7 +174,7 @@ def gain_over_seeds(pairs: Sequence[Pair], *, selected: bool) -> Gain:
         seen_mean=_gain(gain, ours.seen_mean, plain.seen_mean),
         unseen_mean=_gain(gain, ours.unseen_mean, plain.unseen_mean),
         shifts={
-            shift: {at: gain(score, plain.shifts[shift][at]) for at, score in scores.items()}
+            shift: {s: gain(score, plain.shifts[shift][s]) for s, score in scores.items()}
             for shift, scores in ours.shifts.items()
         },
     )
@@ -229,16 +228,6 @@ def area(scores: Mapping[str, float]) -> float:
         (right - left) * (low + high) / 2
         for (left, low), (right, high) in itertools.pairwise(points)
     )
-
-
-def shift_mean(values: Mapping[str, Json], shift: str) -> float | None:
-    """Mean over the severities of one family in an arm's, a gain's or a reference's entry.
-
-    None where the family was not measured, and where one of its values is missing.
-    """
-    scores = values.get("shifts", {}).get(shift, {}).values()
-    whole = scores and None not in scores
-    return fmean(list(scores)) if whole else None
 
 
 def _means(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:

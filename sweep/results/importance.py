@@ -34,8 +34,8 @@ def importance(setting: SettingView, searched: Sequence[str]) -> Importance:
         x = [points[one.number].get(field) for one in among]
         if len(among) < FEWEST or not all(map(is_finite, x)):
             return None
-        found = rank_correlation(np.array(x), [getattr(one, measure) for one in among])
-        return None if math.isnan(found) else found
+        correlation = rank_correlation(np.array(x), [getattr(one, measure) for one in among])
+        return None if math.isnan(correlation) else correlation
 
     rank_correlations = {
         field: Correlations(

@@ -162,8 +162,8 @@ def reproduced_arm(arm: Arm, before: ArmRecord, now: ArmRecord) -> ReproducedArm
     )
 
 
-def _listed(found: Iterable[tuple[str, Json, Json]]) -> list[Difference]:
-    return [Difference(what=what, old=old, new=new) for what, old, new in found]
+def _listed(values: Iterable[tuple[str, Json, Json]]) -> list[Difference]:
+    return [Difference(what=what, old=old, new=new) for what, old, new in values]
 
 
 def is_same_place(environment: Sequence[Difference]) -> bool:

@@ -92,16 +92,16 @@ class Gain(Plain):
         plain = Plain.to_json(self)
         if not self.at_gamma:
             return {"selection_biased": self.selection_biased}
-        at = {f"{AT_GAMMA}{gamma}": value for gamma, value in plain.pop("at_gamma").items()}
+        gammas = {f"{AT_GAMMA}{gamma}": gain for gamma, gain in plain.pop("at_gamma").items()}
         last = {name: plain.pop(name) for name in ("seen_mean", "unseen_mean", "shifts")}
-        return {**plain, **at, **last}
+        return {**plain, **gammas, **last}
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Json]) -> Self:
         """Read what ``to_json`` writes."""
-        at = {k.removeprefix(AT_GAMMA): v for k, v in plain.items() if k.startswith(AT_GAMMA)}
+        gammas = {k.removeprefix(AT_GAMMA): v for k, v in plain.items() if k.startswith(AT_GAMMA)}
         known = {name: value for name, value in plain.items() if not name.startswith(AT_GAMMA)}
-        return cls(**known, at_gamma=at)
+        return cls(**known, at_gamma=gammas)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

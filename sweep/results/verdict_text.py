@@ -50,9 +50,9 @@ def verdict_lines(entry: SettingSummary) -> list[str]:
         lines.append(counted_text(baseline))
     if len(entry.frontier) > 1:
         lines.append(frontier_text(entry.frontier))
-    found = entry.importance
-    if found and found.of and found.finished >= ENOUGH:
-        lines.append(importance_text(found))
+    importance = entry.importance
+    if importance and importance.of and importance.finished >= ENOUGH:
+        lines.append(importance_text(importance))
     return lines
 
 
@@ -150,7 +150,7 @@ def frontier_text(frontier: Sequence[FrontierPoint]) -> str:
     return "objective (lower is better) for the share of f0 asked: " + ", ".join(points)
 
 
-def importance_text(found: Importance) -> str:
+def importance_text(importance: Importance) -> str:
     """Rank correlations of the searched values.
 
     >>> from sweep.results.summary import Correlations
@@ -162,11 +162,11 @@ finished): alpha —, +0.75'
     values = "; ".join(
         f"{name.removeprefix('constraint.')} {number(rho.objective, '+.2f')}, "
         f"{number(rho.worst_missing_share, '+.2f')}"
-        for name, rho in found.of.items()
+        for name, rho in importance.of.items()
     )
     return (
-        f"rank correlation with the objective ({found.feasible} feasible proposals) and the "
-        f"missing share ({found.finished} finished): {values}"
+        f"rank correlation with the objective ({importance.feasible} feasible proposals) and the "
+        f"missing share ({importance.finished} finished): {values}"
     )
 
 
@@ -205,7 +205,7 @@ def verdict_legend(tolerance: float, phase: str, arms: Iterable[ArmSummary | Non
 
 def code_notes(codes: Mapping[str, Sequence[str]]) -> list[str]:
     """Warnings of the settings whose pair several codes trained, by their name; below a table."""
-    return [f"{name}: {text}." for name, of in codes.items() if (text := codes_text(of))]
+    return [f"{name}: {text}." for name, own in codes.items() if (text := codes_text(own))]
 
 
 def verdict_notes(summaries: Sequence[SettingSummary]) -> list[str]:

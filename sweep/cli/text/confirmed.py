@@ -53,8 +53,8 @@ def print_confirmed(entry: ConfirmationSummary) -> None:
             numbers = contrast_row(contrast, design, early=early)
             rows.append({"  against": f"  {_plainly(other)}", **numbers})
         out.print(table(rows, right=_RIGHT, whole=("  against",)))
-        said = of_setting(one, entry)
-        for line in (said[0].upper() + said[1:], *_lines(one)):
+        verdict = of_setting(one, entry)
+        for line in (verdict[0].upper() + verdict[1:], *_lines(one)):
             out.print(Paragraph(line, 2))
     out.print()
     for term in _legend(entry):

@@ -14,7 +14,7 @@ from sweep.cli.text.best import print_best
 from sweep.results import aggregates as score_entries
 from sweep.results.best import best_entries, best_summaries, lost
 from sweep.results.status import status_of
-from sweep.results.summary import SettingSummary
+from sweep.results.summary import ArmSummary, Gain, SettingSummary, shift_mean
 from sweep.results.sweep_view import load_sweep
 from sweep.study.edges import edges_of
 from tests.support.records import ended
@@ -187,7 +187,7 @@ def test_shifts_and_blocks_are_in_the_json_of_both_arms(objects: ObjectStore) ->
     assert list(entry["unconstrained"]["shifts"]) == ["blur", "brightness"]
     gain = entry["gain"]["shifts"]["brightness"]
     assert gain == pytest.approx({"0.1": 0.5, "0.25": 1.0, "0.5": 1.5})
-    assert score_entries.shift_mean(entry["gain"], "blur") == pytest.approx(1.0)
+    assert shift_mean(Gain.from_json(entry["gain"]), "blur") == pytest.approx(1.0)
     assert entry["references"]["identity"]["shifts"]["blur"]["5.0"] == 15.0
     assert entry["references"]["wiener"]["shifts"] == {}
     for name in ("constrained", "unconstrained"):
@@ -201,7 +201,7 @@ def test_without_shifts_there_are_blocks_and_no_shift(objects: ObjectStore) -> N
     entry = entries(objects)[0]
     assert entry["constrained"]["shifts"] == {}
     assert entry["constrained"]["unseen_mean"] == 9.0
-    assert score_entries.shift_mean(entry["constrained"], "blur") is None
+    assert shift_mean(ArmSummary.from_json(entry["constrained"]), "blur") is None
 
 
 def test_a_summary_is_read_from_its_json_and_holds_no_nan(objects: ObjectStore) -> None:
