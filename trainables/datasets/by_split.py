@@ -22,7 +22,7 @@ def split_named(name: str) -> SplitName:
 
 
 def rounded_up(items: float) -> int:
-    """How many whole items a share takes; 100 x 0.07 is a little more than 7 in binary.
+    """Items that a share takes, rounded up; 100 x 0.07 is a little more than 7 in binary.
 
     >>> rounded_up(100 * 0.07), rounded_up(2.5)
     (7, 3)
@@ -31,15 +31,15 @@ def rounded_up(items: float) -> int:
 
 
 class BySplit(ABC, Generic[S]):
-    """What a data set holds in each of its splits."""
+    """A data set by its splits, each of which is opened at its first use."""
 
     @abstractmethod
     def _opened(self, split: SplitName) -> S:
-        """What a split holds, that was not asked for before."""
+        """Open a split; called at most once for each."""
 
     @cached_property
     def train(self) -> S:
-        """What is trained on."""
+        """The training split, without dev."""
         return self._opened("train")
 
     @cached_property
@@ -53,5 +53,5 @@ class BySplit(ABC, Generic[S]):
         return self._opened("test")
 
     def split(self, name: str) -> S:
-        """What the split called ``name`` holds; raises as ``split_named``."""
+        """The split called ``name``; raises as ``split_named``."""
         return cast(S, getattr(self, split_named(name)))

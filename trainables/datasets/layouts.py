@@ -108,8 +108,8 @@ class Published:
         )
 
     def _find(self, data: DataConfig, given: Path) -> tuple[Path, Layout, *tuple[str, ...]]:
-        """The data set's own folder, its layout, and what is to be said of others there."""
-        found: list[tuple[Path, Layout]] = []
+        """The data set's own folder, its layout, and notes on others beside it."""
+        complete: list[tuple[Path, Layout]] = []
         halves: list[tuple[Path, Layout]] = []
         for place in places_of(given, self.folders):
             for layout in self.layouts:
@@ -118,20 +118,20 @@ class Published:
                     continue
                 there = [split for split in splits if _named(place / split.folder, split)]
                 if there:
-                    (found if len(there) == len(splits) else halves).append((place, layout))
-        if not found and not halves:
+                    (complete if len(there) == len(splits) else halves).append((place, layout))
+        if not complete and not halves:
             raise other_layout(data, given, self.expected)
-        copies = dict.fromkeys(str(place) for place, _ in found)
+        copies = dict.fromkeys(str(place) for place, _ in complete)
         if len(copies) > 1:
             raise BadData(
                 f"data.folder {given} holds {data.name} more than once: {' and '.join(copies)}. "
                 "They may differ in their clips. Give the one you mean as data.folder."
             )
-        place, layout = (found or halves)[0]
+        place, layout = (complete or halves)[0]
         notes = [
             f"training clips lie in {layout.train.folder} and in {other.train.folder}: the former "
             "are read. To read the others, move those out of the data set's folder."
-            for _, other in found[1:]
+            for _, other in complete[1:]
             if other.train.folder != layout.train.folder
         ]
         return place, layout, *notes
@@ -193,7 +193,7 @@ def given_folder(data: DataConfig, expected: str) -> Path:
 
 def listing(root: Path, files: Iterable[Path]) -> tuple[tuple[str, int, int], ...]:
     """Path below ``root``, bytes and mtime in ns of every file. BadData for what is no file."""
-    found = []
+    entries = []
     for path in files:
         try:
             seen = path.stat()
@@ -207,8 +207,8 @@ def listing(root: Path, files: Iterable[Path]) -> tuple[tuple[str, int, int], ..
                 f"{path} is named like a file of the data set, but is not a regular file. Move it "
                 "away, or copy it again from its source."
             )
-        found.append((path.relative_to(root).as_posix(), seen.st_size, seen.st_mtime_ns))
-    return tuple(found)
+        entries.append((path.relative_to(root).as_posix(), seen.st_size, seen.st_mtime_ns))
+    return tuple(entries)
 
 
 def places_of(given: Path, names: Iterable[str]) -> list[Path]:
@@ -237,7 +237,7 @@ def _plain(name: str) -> str:
 
 
 def other_layout(data: DataConfig, given: Path, expected: str) -> OtherLayout:
-    """What to raise where a folder holds something else."""
+    """The error for a folder that holds something else."""
     return OtherLayout(
         f"data.folder {given} (it holds: {contents(given)}) does not look like {data.name}. "
         f"{expected}"
@@ -269,7 +269,7 @@ def clip_at(
 
 
 def _named(folder: Path, split: Split) -> dict[tuple[int, ...], Path]:
-    """What is called like a clip of the split, by the numbers in its name."""
+    """Clips of the split in a folder, by the numbers in their names."""
     there = [(place, _numbers(place, split)) for place in sorted(folder.iterdir())]
     kinds: Iterable[tuple[str, ...]] = split.kinds if split.videos else ((),)
     for kind in kinds:

@@ -27,8 +27,8 @@ def folders_of(group: DataGroup, data: DataConfig) -> tuple[str, ...]:
     Data sets that have some are looked for in SWEEP_DATA: others need no folder, or are whatever
     folder is given.
     """
-    found = known_data_set(group, data.name)
-    return () if found is None else found.folders
+    spec = known_data_set(group, data.name)
+    return () if spec is None else spec.folders
 
 
 def with_default_folder(group: DataGroup, data: DataConfig) -> DataConfig:
@@ -57,7 +57,7 @@ def on_this_machine(group: DataGroup, data: DataConfig, *, tell: Tell | None = N
 
 
 def listed_here(group: DataGroup, data: DataConfig, gives: type[T]) -> T:
-    """What the data set that ``data`` names lists in its folder, as it lies on this machine.
+    """List the files of the data set that ``data`` names, as they lie on this machine.
 
     Raises:
         UnknownName: no such data set.
@@ -77,11 +77,11 @@ def listed_here(group: DataGroup, data: DataConfig, gives: type[T]) -> T:
         ) from error
 
 
-def require_fingerprint(data: DataConfig, found: str, changed: str) -> None:
+def require_fingerprint(data: DataConfig, actual: str, changed: str) -> None:
     """BadData, with what has ``changed``, where ``data`` carries another fingerprint."""
-    if data.fingerprint not in ("", found):
+    if data.fingerprint not in ("", actual):
         raise BadData(
-            f"{changed}: expected fingerprint {data.fingerprint}, got {found}. Results on both "
+            f"{changed}: expected fingerprint {data.fingerprint}, got {actual}. Results on both "
             "cannot be compared. Restore the data, or start a new sweep on them, under another "
             "--name (in an exported configuration clear data.fingerprint first)."
         )

@@ -103,7 +103,7 @@ HUB = DataSetSpec(list=list_tables)
 
 
 def prompt(template: str, instruction: str, context: str) -> str:
-    r"""What a model is given to answer: the instruction, and its input where it has one.
+    r"""Prompt of an instruction, with its input where it has one.
 
     >>> prompt("plain", "Name the capital.", "France")
     'Name the capital.\n\nFrance\n\n'
@@ -125,7 +125,7 @@ def prompt(template: str, instruction: str, context: str) -> str:
 
 
 def is_test(key: str) -> bool:
-    """Whether the instruction with this first paragraph is held out: one of ten is."""
+    """True if the instruction with this first paragraph is held out: one of ten is."""
     drawn = int(hashlib.sha256(f"test {key}".encode()).hexdigest()[:8], 16)
     return drawn < TEST_SHARE * 16**8
 
@@ -135,15 +135,15 @@ def _read(
 ) -> RawSplit:
     """The examples of a split; where ``is_whole``, the rows are of both. All rows are checked."""
     damage, skipped = Damage(), 0
-    found: list[tuple[str, str, str]] = []
+    texts: list[tuple[str, str, str]] = []
     for number, row in enumerate(rows()):
         try:
-            found.append(_texts(row))
+            texts.append(_texts(row))
         except Damaged as error:
             damage.add(f"row {number}", error)
-    key = _key_of(found, is_whole)
+    key = _key_of(texts, is_whole)
     examples = []
-    for instruction, context, answer in found:
+    for instruction, context, answer in texts:
         group = key(instruction, context)
         if is_whole and is_test(group) != (split == "test"):
             continue
@@ -157,7 +157,7 @@ def _read(
 
 
 def _key_of(rows: Iterable[tuple[str, str, str]], is_whole: bool) -> Callable[[str, str], str]:
-    """What rows are of one group by: their instruction, or where that cannot be, with its input."""
+    """The key that groups rows: the instruction; with its input where that splits too few rows."""
     keys = {_by_instruction(instruction, "") for instruction, _, answer in rows if answer.strip()}
     drawn = sum(map(is_test, keys)) if is_whole else 1
     held_in = len(keys) - (drawn if is_whole else 0)
@@ -176,20 +176,20 @@ def _by_prompt(instruction: str, context: str) -> str:
 
 def _rows(path: Path) -> Iterator[object]:
     try:
-        found = json.loads(whole_text(path))
+        parsed = json.loads(whole_text(path))
     except Damaged as error:
         raise BadData(f"{path} cannot be read: {error}. Copy it again.") from error
     except (ValueError, RecursionError) as error:
-        found = _json_lines(path)
-        if found is None:
+        parsed = _json_lines(path)
+        if parsed is None:
             raise BadData(f"{path} is not JSON: {error}. Copy it again.") from error
-    if not isinstance(found, list) or not found:
-        kind = "an empty list" if found == [] else f"a {type(found).__name__}"
+    if not isinstance(parsed, list) or not parsed:
+        kind = "an empty list" if parsed == [] else f"a {type(parsed).__name__}"
         raise BadData(
             f"{path} holds {kind}; it must be a list of objects with {', '.join(FIELDS)}. Write "
             "rows of your own so; copy the published file again."
         )
-    yield from found
+    yield from parsed
 
 
 def _json_lines(path: Path) -> list[object] | None:

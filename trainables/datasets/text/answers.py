@@ -61,6 +61,6 @@ def encode_answers(tokenizer: Tokenizer, examples: Sequence[Example], max_length
 
 
 def prompt_tokens(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
-    """What stands before an answer: the beginning token, if there is one, and the prompt's."""
+    """Tokens before each answer: the beginning token, if there is one, and the prompt's."""
     begin = [] if tokenizer.bos_token_id is None else [tokenizer.bos_token_id]
     return [[*begin, *ids] for ids in read_texts(tokenizer, texts)]

@@ -63,9 +63,11 @@ DEV_LIKE = ("val", "valid", "validation", "dev")
 
 def unread(names: Iterable[str]) -> tuple[str, ...]:
     """A note where splits that are called as dev often is are not read; else none."""
-    found = [name for name in names if name in DEV_LIKE]
+    passed_over = [name for name in names if name in DEV_LIKE]
     return (
-        (f"{', '.join(found)}: not read; dev is a share of train, data.dev_share",) if found else ()
+        (f"{', '.join(passed_over)}: not read; dev is a share of train, data.dev_share",)
+        if passed_over
+        else ()
     )
 
 

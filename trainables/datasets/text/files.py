@@ -18,7 +18,7 @@ class Damaged(Exception):
 
 @dataclass
 class Damage:
-    """What is wrong in the files of one split, collected so that one message names all of it."""
+    """Problems in the files of one split, collected so that one message names all of it."""
 
     count: int = 0
     shown: list[str] = field(default_factory=list)
@@ -46,8 +46,8 @@ def whole_text(path: Path) -> str:
         content = path.read_bytes()
     except OSError as error:
         raise Damaged(error.strerror or str(error)) from error
-    if (said := pointer_or_page(content)) is not None:
-        raise Damaged(f"it is {said}")
+    if (stand_in := pointer_or_page(content)) is not None:
+        raise Damaged(f"it is {stand_in}")
     text = decoded(content)
     if not text.strip():
         raise Damaged("it is empty")
@@ -65,8 +65,8 @@ def lines(path: Path) -> Iterator[tuple[int, bytes]]:
     try:
         with open(path, "rb") as stream:
             for number, line in enumerate(stream, 1):
-                if number == 1 and (said := pointer_or_page(line)) is not None:
-                    raise Damaged(f"it is {said}")
+                if number == 1 and (stand_in := pointer_or_page(line)) is not None:
+                    raise Damaged(f"it is {stand_in}")
                 yield number, line.rstrip(b"\r\n")
     except OSError as error:
         raise Damaged(error.strerror or str(error)) from error

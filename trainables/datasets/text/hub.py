@@ -102,17 +102,17 @@ def opened_tables(data: DataConfig) -> Tables:
 
 def _library(data: DataConfig) -> Any:
     """The library; BadData where it is not installed, or so old that it runs the data's code."""
-    found = "not installed"
+    state = "not installed"
     try:
         library = importlib.import_module("datasets")
-        found = f"version {library.__version__}"
+        state = f"version {library.__version__}"
         if int(library.__version__.partition(".")[0]) >= _OLDEST:
             return library
     except ImportError:
         pass
     raise BadData(
         f"data set {data.name} needs the Python package `datasets`, version {_OLDEST} or newer; it "
-        f"is {found}. Install it (pip install -U datasets), or give imdb, mnli or alpaca "
+        f"is {state}. Install it (pip install -U datasets), or give imdb, mnli or alpaca "
         "with their original files."
     )
 
@@ -150,8 +150,8 @@ def _opened(library: Any, root: Path, configuration: str, data: DataConfig) -> d
     # the library's own errors are many, and pyarrow's and fsspec's come through
     except Exception as error:
         for path in sorted(path for path in root.rglob("*") if path.suffix in TABLES):
-            if (said := stand_in(path)) is not None:
-                raise BadData(f"{path} {said}") from error
+            if (problem := stand_in(path)) is not None:
+                raise BadData(f"{path} {problem}") from error
         words = " ".join(str(error).split()) or type(error).__name__
         reason = textwrap.shorten(words, _SHOWN, placeholder=" ...").rstrip(".")
         raise BadData(
@@ -200,16 +200,16 @@ def _test(splits: dict[str, Table]) -> Table | None:
 def _columns(table: Table, data: DataConfig, root: Path) -> tuple[str, ...]:
     """The columns of the text or of the two texts."""
     have = table.column_names
-    found: list[tuple[str, ...]] = [pair for pair in PAIRS if set(pair) <= set(have)]
-    found = found or [(name,) for name in SINGLE if name in have]
-    if not found or "label" not in have:
+    choices: list[tuple[str, ...]] = [pair for pair in PAIRS if set(pair) <= set(have)]
+    choices = choices or [(name,) for name in SINGLE if name in have]
+    if not choices or "label" not in have:
         pairs = ", ".join(f"{a} and {b}" for a, b in PAIRS)
         raise BadData(
             f"{data.name} in {root} has columns {', '.join(have)}. Known are label beside one of "
             f"{', '.join(SINGLE)}, or beside two: {pairs}. Rename its columns: in the first line "
             "of a CSV, or with rename_column, and save it again."
         )
-    return found[0]
+    return choices[0]
 
 
 def _labels(table: Table, data: DataConfig, root: Path) -> tuple[str, ...]:

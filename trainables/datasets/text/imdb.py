@@ -74,7 +74,7 @@ def _root(data: DataConfig) -> Path:
 
 def _reviews(root: Path, split: str) -> Reviews:
     """The files of a split in the order of their labels and numbers."""
-    found: Reviews = []
+    reviews: Reviews = []
     damage = Damage()
     for label, name in enumerate(LABELS):
         folder = root / split / name
@@ -96,9 +96,9 @@ def _reviews(root: Path, split: str) -> Reviews:
             numbers[number] = path
         if not numbers:
             damage.add(folder, "it holds no reviews (0_9.txt)")
-        found += [(path, number, label) for number, path in sorted(numbers.items())]
+        reviews += [(path, number, label) for number, path in sorted(numbers.items())]
     damage.refuse(f"the {split} reviews in {root}", _COPY)
-    return found
+    return reviews
 
 
 def _urls(folder: Path) -> list[Path]:

@@ -71,7 +71,7 @@ def load_text(
         held_in = built_once(
             "text",
             {**key, "dev_share": data.dev_share, "split_seed": split_seed},
-            functools.partial(_divide, whole=held_in, raw=raw, data=data, seed=split_seed),
+            functools.partial(_divide, source=held_in, raw=raw, data=data, seed=split_seed),
         )
         stored = stored | json.loads((held_in / "splits.json").read_text())
     return TextSplits(
@@ -87,7 +87,7 @@ def load_text(
 
 
 def remarks(data: DataConfig, group: DataGroup) -> tuple[str, ...]:
-    """What the user of these texts should know of how they are read; raises as ``load_text``."""
+    """Notes for the user on how these texts are read; raises as ``load_text``."""
     skipped = sum(load_text(data, group=group).skipped.values())
     lacking = "answer" if group == "instructions" else "label"
     return (
@@ -158,26 +158,26 @@ def _shared(training: list[Example], test: list[Example]) -> int:
     return sum(example.text in known for example in test)
 
 
-def _divide(folder: Path, *, whole: Path, raw: RawText, data: DataConfig, seed: int) -> None:
+def _divide(folder: Path, *, source: Path, raw: RawText, data: DataConfig, seed: int) -> None:
     """Write train.jsonl, dev.jsonl and what is known of them, drawn by ``seed`` from all examples.
 
-    Those in ``whole`` are all, unless there are more than ``data.max_items``.
+    Those in ``source`` are all, unless there are more than ``data.max_items``.
     """
     if data.max_items is None:
-        held_in = [*read_examples(whole / "train.jsonl"), *read_examples(whole / "dev.jsonl")]
+        held_in = [*read_examples(source / "train.jsonl"), *read_examples(source / "dev.jsonl")]
         train, dev = carved(in_order(held_in), data.dev_share, seed)
     else:  # a share of what max_items left would be a smaller dev than without a seed
         train, dev = carved(grouped(raw.read("train").examples), data.dev_share, seed)
     splits = {"train": limited(train, data.max_items), "dev": limited(dev, data.max_items)}
     _check(splits["train"], splits["dev"], raw, data)
-    known = json.loads((whole / "splits.json").read_text())
+    known = json.loads((source / "splits.json").read_text())
     for split, examples in splits.items():
         write_examples(folder / f"{split}.jsonl", examples)
     digests = [split_digest(examples) for examples in splits.values()]
     content = json.dumps([raw.labels, *digests, known["test_digest"]])
     stored = {
         "fingerprint": hashlib.sha256(content.encode()).hexdigest()[:16],
-        "lengths": known["lengths"] | {split: len(found) for split, found in splits.items()},
+        "lengths": known["lengths"] | {split: len(drawn) for split, drawn in splits.items()},
     }
     (folder / "splits.json").write_text(json.dumps(stored))
 

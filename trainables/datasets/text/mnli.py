@@ -72,26 +72,26 @@ DATA_SET = DataSetSpec(list=list_text, folders=FOLDERS)
 
 def _find(data: DataConfig) -> tuple[Path, Layout]:
     given = given_folder(data, _EXPECTED)
-    found, halves = [], []
+    complete, halves = [], []
     for place in places_of(given, FOLDERS):
         for layout in LAYOUTS:
             there = [name for name in (layout.train, layout.test) if _is_there(place / name)]
             if len(there) == 2:
-                found.append((place, layout))
+                complete.append((place, layout))
             elif there:
                 missing = next(n for n in (layout.train, layout.test) if n not in there)
                 halves.append(f"{place} has {there[0]}, but no {missing}")
-    if len(found) > 1:
-        copies = " and ".join(str(place / layout.train) for place, layout in found)
+    if len(complete) > 1:
+        copies = " and ".join(str(place / layout.train) for place, layout in complete)
         raise BadData(
             f"data.folder {given} holds {data.name} more than once: {copies}. They may differ in "
             "their sentences. Give the folder of the one you mean, or move the other away."
         )
-    if halves and not found:
+    if halves and not complete:
         raise BadData(f"{'; '.join(halves)}. {_EXPECTED}")
-    if not found:
+    if not complete:
         raise other_layout(data, given, _EXPECTED)
-    return found[0]
+    return complete[0]
 
 
 def _is_there(path: Path) -> bool:

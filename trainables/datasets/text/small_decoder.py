@@ -54,12 +54,12 @@ def write_small_decoder(
         show_progress=False,
     )
     tokenizer.train_from_iterator(texts, trainer)
-    whole = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+    wrapped = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=tokenizer, eos_token=END, pad_token=END
     )
-    end = whole.eos_token_id
+    end = wrapped.eos_token_id
     config = LlamaConfig(
-        vocab_size=len(whole),
+        vocab_size=len(wrapped),
         hidden_size=width,
         intermediate_size=8 * width // 3 // HEAD_WIDTH * HEAD_WIDTH,
         num_hidden_layers=layers,
@@ -71,7 +71,7 @@ def write_small_decoder(
         pad_token_id=end,
     )
     folder.mkdir(parents=True, exist_ok=True)
-    whole.save_pretrained(folder)
+    wrapped.save_pretrained(folder)
     config.save_pretrained(folder)
 
 
@@ -101,7 +101,7 @@ def pretrain(folder: Path, texts: Sequence[str], *, epochs: int, seed: int = 0) 
         schedule = torch.optim.lr_scheduler.LambdaLR(
             optimizer, lambda k: min((k + 1) / (0.05 * steps + 1), (steps - k) / (0.95 * steps))
         )
-        found = []
+        epoch_losses = []
         for _ in range(epochs):
             losses = []
             for rows in torch.randperm(count)[: count // BATCH * BATCH].view(-1, BATCH):
@@ -112,9 +112,9 @@ def pretrain(folder: Path, texts: Sequence[str], *, epochs: int, seed: int = 0) 
                 optimizer.step()
                 schedule.step()
                 losses.append(loss.detach())
-            found.append(float(torch.stack(losses).mean()))
+            epoch_losses.append(float(torch.stack(losses).mean()))
     network.save_pretrained(folder)
-    return found
+    return epoch_losses
 
 
 def main(arguments: list[str] | None = None) -> int:

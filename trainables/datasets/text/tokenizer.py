@@ -102,7 +102,7 @@ def tokenizer_files(folder: Path) -> list[Path]:
 
 
 def _kind(folder: Path) -> list[str | None]:
-    """What of config.json decides which tokenizer it is; a checkpoint's other fields do not."""
+    """Fields of config.json that decide which tokenizer it is."""
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         return [config.get("model_type"), config.get("tokenizer_class")]

@@ -54,7 +54,7 @@ class Clip:
 
 @dataclass(frozen=True)
 class StoredClip:
-    """What the cache knows of one clip. The sums are exact: std is the same everywhere."""
+    """Cached facts of one clip. The sums are exact: std is the same everywhere."""
 
     name: str
     length: int  # N

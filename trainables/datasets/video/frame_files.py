@@ -39,8 +39,8 @@ def numbered_frames(
         BadData: there are none, or a number between the first and the last is missing or there
             twice.
     """
-    found = [p for p in folder.iterdir() if p.suffix.lower() in suffixes and p.name[0] != "."]
-    numbered = sorted((_number(path), path) for path in found)
+    images = [p for p in folder.iterdir() if p.suffix.lower() in suffixes and p.name[0] != "."]
+    numbered = sorted((_number(path), path) for path in images)
     numbered = _with_stand_ins(numbered, flawed)
     if not numbered:
         raise BadData(
@@ -68,13 +68,13 @@ def _with_stand_ins(numbered: Numbered, flawed: Collection[int]) -> Numbered:
         before, there = by_number.get(number - 1), by_number.get(number)
         if before is None or number > max(by_number):
             continue
-        if there is None or not _is_whole(there):
+        if there is None or not _is_decodable(there):
             by_number[number] = before
     return sorted(by_number.items())
 
 
-def _is_whole(path: Path) -> bool:
-    """Whether an image can be decoded. OSError where its file cannot be read at all."""
+def _is_decodable(path: Path) -> bool:
+    """True if an image can be decoded. OSError where its file cannot be read at all."""
     path.read_bytes()
     try:
         _decoded(path)
@@ -145,8 +145,8 @@ def _decoded(path: Path) -> Image.Image:
                 grey = image.convert("L")
     # Pillow has no error of its own for damage: whatever a parser ran into comes out.
     except Exception as error:
-        if (said := stand_in(path)) is not None:
-            raise BadData(f"the frame {path} {said}") from error
+        if (problem := stand_in(path)) is not None:
+            raise BadData(f"the frame {path} {problem}") from error
         raise BadData(
             f"the frame {path} cannot be decoded: {error}. It must be a whole image file. "
             "Copy it again from the original archive."

@@ -83,7 +83,7 @@ def list_clips(data: DataConfig) -> RawVideo:
 
 
 def remarks(data: DataConfig) -> tuple[str, ...]:
-    """What the user of these clips should know of how they are read; raises as ``listed_here``."""
+    """Notes for the user on how these clips are read; raises as ``listed_here``."""
     raw = list_clips(data)
     try:
         width, height = raw.train[0].size() if raw.train and raw.train[0].size else (math.inf,) * 2
@@ -134,9 +134,9 @@ def _cut(raw: RawVideo, data: DataConfig) -> tuple[tuple[RawClip, ...], int, tup
 
 
 def _idle(raw: RawVideo, data: DataConfig) -> tuple[str, ...]:
-    """What ``data`` asks for that these clips leave no room for."""
-    asked = data.dev_share != type(data).__dataclass_fields__["dev_share"].default
-    if not (asked and raw.dev and data.max_clips is None):
+    """Notes on options of ``data`` that do nothing for these clips."""
+    is_set = data.dev_share != type(data).__dataclass_fields__["dev_share"].default
+    if not (is_set and raw.dev and data.max_clips is None):
         return ()
     return (
         f"data.dev_share {data.dev_share:g} does nothing: {data.name} has a dev split of its own.",

@@ -65,7 +65,7 @@ _SPREAD: Pixels = np.clip(((np.arange(256) - 16) * 510 + 219) // 438, 0, 255).as
 
 
 def decoder() -> str:
-    """What decodes: part of the cache's key wherever video files are read."""
+    """Versions of the decoder: part of the cache's key wherever video files are read."""
     import av
 
     return f"av {av.__version__}, ffmpeg {av.ffmpeg_version_info}"
@@ -191,8 +191,8 @@ def _declared_seconds(container: InputContainer, stream: VideoStream) -> Fractio
 
 
 def _undecodable(path: Path, reason: str) -> BadData:
-    if (said := stand_in(path)) is not None:
-        return BadData(f"the video {path} {said}")
+    if (problem := stand_in(path)) is not None:
+        return BadData(f"the video {path} {problem}")
     return BadData(
         f"the video {path} cannot be decoded: {reason}. It must be a whole file of one of "
         f"{', '.join(VIDEO_SUFFIXES)}. {_ADVICE}"
