@@ -41,7 +41,7 @@ def introduce(model: Model | nn.Module, task: TrainingTask) -> None:
 
 @dataclass(frozen=True)
 class Outcomes:
-    """What every layer of a model makes of one batch."""
+    """Losses, scores and features of every layer on one batch."""
 
     losses: Tensor  # [L + 1, B], in the task's unit
     scores: Tensor  # [L + 1, B]: what the metric is the mean of; the losses themselves in denoising
@@ -78,8 +78,8 @@ def layer_losses(
     else:
         places = sampled.clamp(min=0)
         targets = targets.gather(1, places).where(sampled >= 0, IGNORED)
-        control_B = (whole_B - task.loss(last.at(places).detach(), targets)).detach()
-        few = Logits.stacked([prediction.at(places) for prediction in read])
+        control_B = (whole_B - task.loss(last.select(places).detach(), targets)).detach()
+        few = Logits.stacked([prediction.select(places) for prediction in read])
         found_MB = task.loss(few, targets) + control_B
     if drawn is None:
         return torch.cat([found_MB, whole_B[None]])
@@ -88,13 +88,13 @@ def layer_losses(
     return torch.stack([*(rows.get(layer, nothing_B) for layer in range(len(inner))), whole_B])
 
 
-def require_every_layer(config: ArmConfig, found: int) -> None:
-    """Raise Misuse unless a network made L + 1 predictions, of which ``found`` is the number."""
+def require_every_layer(config: ArmConfig, count: int) -> None:
+    """Raise Misuse unless a network made L + 1 predictions, of which ``count`` is the number."""
     wanted = config.model.layers + 1
-    if found != wanted:
+    if count != wanted:
         raise Misuse(
             f"model {config.model.name!r} must return L + 1 = {wanted} predictions, one before its "
-            f"first layer and one after each, got {found}."
+            f"first layer and one after each, got {count}."
         )
 
 

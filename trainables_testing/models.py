@@ -29,6 +29,7 @@ from trainables.training import from_bytes, to_bytes
 from trainables_testing.promises import BrokenContract, check, in_both_types, require_kept
 from trainables_testing.tiny_runs import (
     CPU,
+    as_tensor,
     global_seed,
     model_of,
     moved,
@@ -36,7 +37,6 @@ from trainables_testing.tiny_runs import (
     task_of,
     tensors_in,
     training_of,
-    whole,
 )
 
 
@@ -67,7 +67,7 @@ def a_prediction_after_every_layer(config: ArmConfig) -> None:
     if isinstance(task, LabelTask):
         shape = torch.Size((config.batch_size, task.classes))
     for layer, found in enumerate(predictions):
-        prediction = whole(found)
+        prediction = as_tensor(found)
         if isinstance(found, Logits):
             shape = torch.Size((*batch.targets.shape, len(found.weight)))
         of = f"the prediction of layer {layer}"

@@ -50,14 +50,14 @@ def moved(model: nn.Module) -> nn.Module:
     return model
 
 
-def whole(prediction: Prediction) -> Tensor:
+def as_tensor(prediction: Prediction) -> Tensor:
     """A prediction as a tensor."""
-    return prediction.whole() if isinstance(prediction, Logits) else prediction
+    return prediction.full() if isinstance(prediction, Logits) else prediction
 
 
 def stacked(predictions: list[Prediction]) -> Tensor:
     """All layers' predictions as one tensor."""
-    return torch.stack([whole(prediction).float() for prediction in predictions])
+    return torch.stack([as_tensor(prediction).float() for prediction in predictions])
 
 
 def tensors_in(state: Any) -> Iterator[Tensor]:

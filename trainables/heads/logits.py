@@ -33,21 +33,21 @@ class Logits:
         return torch.Size((*self.states.shape[:-1], len(self.weight)))
 
     def to(self, dtype: torch.dtype) -> Logits:
-        """With states in this type; the weights are in that of the parameters."""
+        """Copy with states in this type; the weights keep that of the parameters."""
         return replace(self, states=self.states.to(dtype))
 
     def detach(self) -> Logits:
-        """Without gradients."""
+        """Copy without gradients."""
         bias = None if self.bias is None else self.bias.detach()
         return replace(self, states=self.states.detach(), weight=self.weight.detach(), bias=bias)
 
     @classmethod
     def stacked(cls, layers: Sequence[Logits]) -> Logits:
-        """Those [M, B, A, V] of M layers that share a head, for one pass through it."""
+        """Logits [M, B, A, V] of M layers that share a head, for one pass through it."""
         return replace(layers[0], states=torch.stack([layer.states for layer in layers]))
 
-    def at(self, places: Tensor) -> Logits:
-        """Those at some of the A places alone, [B, K] int64."""
+    def select(self, places: Tensor) -> Logits:
+        """Logits [B, K, V] at the positions ``places``, [B, K] int64, of each row."""
         index = places.unsqueeze(-1).expand(-1, -1, self.states.shape[-1])
         return replace(self, states=self.states.gather(1, index))
 
@@ -58,8 +58,8 @@ class Logits:
                 self.states, self.weight, targets, bias=self.bias, softcap=self.softcap
             )
 
-    def whole(self) -> Tensor:
-        """All of them at once: for a few tokens."""
+    def full(self) -> Tensor:
+        """The tensor [B, A, V] itself: for a few tokens, since V is large."""
         logits = torch.nn.functional.linear(
             self.states.to(self.weight.dtype), self.weight, self.bias
         )

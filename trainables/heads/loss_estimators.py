@@ -100,7 +100,10 @@ def estimated_losses(losses: Mapping[int, Tensor], controls_M: Tensor) -> Tensor
     weight = len(controls_M) / len(losses)
     controls = controls_M.detach().unbind()
     return torch.stack(
-        [c + weight * (losses[at] - c) if at in losses else c for at, c in enumerate(controls)]
+        [
+            c + weight * (losses[layer] - c) if layer in losses else c
+            for layer, c in enumerate(controls)
+        ]
     )
 
 
@@ -115,7 +118,7 @@ def updated_controls(controls_M: Tensor, losses: Mapping[int, Tensor], rate: flo
     controls = controls_M.detach().unbind()
     return torch.stack(
         [
-            c + rate * (losses[at].detach() - c) if at in losses else c
-            for at, c in enumerate(controls)
+            c + rate * (losses[layer].detach() - c) if layer in losses else c
+            for layer, c in enumerate(controls)
         ]
     )

@@ -26,7 +26,7 @@ CHUNK = 128
 
 
 class TokenOutcomes(NamedTuple):
-    """What a head's predictions came to, by token; 0 at ignored places."""
+    """Losses and hits of a head's predictions, by token; 0 at ignored places."""
 
     losses: Tensor
     """Cross entropy in nats; float64 where states or head are, else float32."""

@@ -25,16 +25,16 @@ class LayerwiseModel(Protocol):
 
 
 class Measured(Protocol):
-    """What a model of videos may ask of its task before training: how large its losses are."""
+    """Facts of its task that a model of videos may use before training: the scale of losses."""
 
     @property
     def scales(self) -> Scales:
-        """Of the constant prediction and of the unchanged input."""
+        """Losses of the constant prediction and of the unchanged input."""
         ...
 
 
 class WithVocabulary(Protocol):
-    """What a decoder asks of its task before training."""
+    """Facts of its task that a decoder uses before training."""
 
     @property
     def vocabulary(self) -> int:
@@ -43,14 +43,14 @@ class WithVocabulary(Protocol):
 
 
 class Labelled(WithVocabulary, Protocol):
-    """What a classifier of texts may ask of its task before training."""
+    """Facts of its task that a classifier of texts may use before training."""
 
     classes: int  # how many labels there are: the width of a prediction
 
 
 @runtime_checkable
 class LastPrediction(Protocol):
-    """What a ``LayerwiseModel`` has beside where predictions of inner layers cost extra work."""
+    """Extension of a ``LayerwiseModel`` whose predictions of inner layers cost extra work."""
 
     def last(self, inputs: Tensor) -> Tensor:
         """The last of its predictions bit for bit: all that plain training asks for."""
@@ -59,7 +59,7 @@ class LastPrediction(Protocol):
 
 @runtime_checkable
 class WithBlocks(Protocol):
-    """What a model has beside whose parts may be put together one by one (sharding/ranks.py)."""
+    """Extension of a model whose blocks may be gathered one by one (sharding/ranks.py)."""
 
     def blocks(self) -> Sequence[nn.Module]:
         """Modules that are called in turn, and whose parameters nothing else reads."""
@@ -68,7 +68,7 @@ class WithBlocks(Protocol):
 
 @dataclass(frozen=True)
 class TextInputs:
-    """What a model of texts is given: a batch of T tokens, texts first, padding behind them."""
+    """Input of a model of texts: a batch of T tokens, texts first, padding behind them."""
 
     embeddings: Tensor  # [B, T, H]: of words alone, disturbed; no position and no LayerNorm yet
     attention_mask: Tensor  # [B, T] bool: True for tokens, False for padding
@@ -78,7 +78,7 @@ class TextInputs:
 
 @runtime_checkable
 class Writer(Protocol):
-    """What a ``TextModel`` has beside where it writes texts."""
+    """Extension of a ``TextModel`` that writes texts."""
 
     def write(
         self, ids: Sequence[int], *, end: int, most: int, noise: Callable[[int], Tensor] | None
@@ -107,7 +107,7 @@ class TextModel(Protocol):
         ...
 
     def features(self, inputs: TextInputs) -> list[Tensor]:
-        """What the readout sees of layers 0..L, in reading order: [B, H] each."""
+        """Inputs of the readout at layers 0..L, in reading order: [B, H] each."""
         ...
 
     def readout(self, features: Tensor) -> Tensor | Logits:

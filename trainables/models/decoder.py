@@ -148,22 +148,22 @@ def build(config: ArmConfig, task: WithVocabulary) -> Decoder:
             its tokenizer has tokens that it has no word for.
     """
     model = config.model
-    found = Checkpoint(str(model.checkpoint), NEEDS)
-    described = found.config()
-    found.check_depth(model.layers)
-    _check_length(described, config.data.max_length, found.name)
-    network = _network(found, described, scratch=model.variant == "scratch")
+    checkpoint = Checkpoint(str(model.checkpoint), NEEDS)
+    described = checkpoint.config()
+    checkpoint.check_depth(model.layers)
+    _check_length(described, config.data.max_length, checkpoint.name)
+    network = _network(checkpoint, described, scratch=model.variant == "scratch")
     tried = None if detect_fake_mode() is not None else _tried(network)
     norm = _final_norm(network)
     if norm is None:
         raise InvalidValue(
-            f"checkpoint {found.name!r} is of type {described.model_type!r}, whose final norm was "
-            "not found (one without weights, or none), so that inner layers cannot be read as the "
-            "last one is. Give a decoder such as Llama, Qwen, Gemma or GPT-2."
+            f"checkpoint {checkpoint.name!r} is of type {described.model_type!r}, whose final norm "
+            "was not found (one without weights, or none), so that inner layers cannot be read as "
+            "the last one is. Give a decoder such as Llama, Qwen, Gemma or GPT-2."
         )
     made = Decoder(network, norm, softcap=getattr(described, "final_logit_softcapping", None))
     if tried is not None:
-        _check(made, *tried, model.layers, found, described)
+        _check(made, *tried, model.layers, checkpoint, described)
     require_words(model, task.vocabulary, len(made.words))
     if model.lora_rank and model.variant == "scratch":
         raise InvalidValue(
@@ -174,9 +174,9 @@ def build(config: ArmConfig, task: WithVocabulary) -> Decoder:
     return made
 
 
-def _network(found: Checkpoint, described: Any, *, scratch: bool) -> Any:
+def _network(checkpoint: Checkpoint, described: Any, *, scratch: bool) -> Any:
     """The causal network on the CPU in float32, in eval mode."""
-    network = found.causal_network(drawn=scratch)
+    network = checkpoint.causal_network(drawn=scratch)
     if scratch:
         words = network.get_input_embeddings().weight
         generator = keyed_generator("cpu", "words from scratch")
@@ -188,13 +188,13 @@ def _network(found: Checkpoint, described: Any, *, scratch: bool) -> Any:
 
 def _final_norm(network: Any) -> nn.Module | None:
     """The last module outside of the blocks whose parameters are vectors; ``_check`` tries it."""
-    found = None
+    last = None
     for name, module in network.base_model.named_modules():
         in_block = any(part.isdigit() for part in name.split("."))
         sizes = {parameter.ndim for parameter in module.parameters()}
         if not in_block and sizes == {1}:
-            found = module
-    return found
+            last = module
+    return last
 
 
 @torch.no_grad()
@@ -232,7 +232,7 @@ def _check(
     one, other = logits_BTV[:, :4]
     if not torch.allclose(one, other, rtol=_TOLERANCE, atol=_TOLERANCE):
         raise refused("its tokens see those after them")
-    ours_BTV = made(inputs)[-1].whole()
+    ours_BTV = made(inputs)[-1].full()
     if not torch.allclose(ours_BTV, logits_BTV, rtol=_TOLERANCE, atol=_TOLERANCE):
         raise refused("its logits are more than its head on its normed last state")
 

@@ -85,12 +85,12 @@ def encoder(
         BadData: files are missing or damaged.
         InvalidValue: it is no encoder of texts, or ``layers`` or ``max_length`` is not for it.
     """
-    found = Checkpoint(checkpoint, NEEDS)
-    config = found.config()
-    found.check_depth(layers)
-    words_VE = found.word_embeddings()
-    states = EncoderStates(found.network(), config)
-    width = _checked_width(states, words_VE.shape[1], layers, found, config)
+    opened = Checkpoint(checkpoint, NEEDS)
+    config = opened.config()
+    opened.check_depth(layers)
+    words_VE = opened.word_embeddings()
+    states = EncoderStates(opened.network(), config)
+    width = _checked_width(states, words_VE.shape[1], layers, opened, config)
     _check_length(states.blocks, max_length, checkpoint)
     return TextClassifier(words_VE, states, Readout(width, classes, pooling, seed=seed))
 
@@ -114,18 +114,18 @@ def _checked_width(
     given_BTE[2, 3] = draws[2, 3]  # ... but for the padding
     mask_BT = torch.tensor([True, True, True, False]).expand(3, 4)
     try:
-        found = states(TextInputs(given_BTE, mask_BT))
+        outputs = states(TextInputs(given_BTE, mask_BT))
     except Exception as error:
         raise refused(str(error).strip().partition("\n")[0] or type(error).__name__) from error
-    shapes = {tuple(state.shape[:-1]) for state in found}
-    if len(found) != layers + 1 or shapes != {(3, 4)} or len({s.shape[-1] for s in found}) > 1:
-        raise refused(f"it returns {len(found)} states, not one of each token after each layer")
-    text, other_end, other_padding = found[-1]
+    shapes = {tuple(state.shape[:-1]) for state in outputs}
+    if len(outputs) != layers + 1 or shapes != {(3, 4)} or len({s.shape[-1] for s in outputs}) > 1:
+        raise refused(f"it returns {len(outputs)} states, not one of each token after each layer")
+    text, other_end, other_padding = outputs[-1]
     if torch.equal(text[0], other_end[0]):
         raise refused("its first token does not see the last one")
     if not torch.allclose(text[:3], other_padding[:3], rtol=_TOLERANCE, atol=_TOLERANCE):
         raise refused("its tokens see padding")
-    return int(found[-1].shape[-1])
+    return int(outputs[-1].shape[-1])
 
 
 def _check_length(blocks: nn.Module, max_length: int, checkpoint: str) -> None:

@@ -83,7 +83,7 @@ class TextClassifier(nn.Module):
         return nn.functional.embedding(ids, self.words)
 
     def features(self, inputs: TextInputs) -> list[Tensor]:
-        """What the readout sees of each of the L + 1 states, [B, H]: what a probe is fitted on."""
+        """Pooled states, [B, H] for each of L + 1: inputs of the readout and of probes."""
         return [self.readout.pool(s, inputs.attention_mask) for s in self.states(inputs)]
 
     def forward(self, inputs: TextInputs) -> list[Tensor]:

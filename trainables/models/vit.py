@@ -53,17 +53,17 @@ class ViT(nn.Module):
                 not the checkpoint's.
         """
         super().__init__()
-        found = Checkpoint(checkpoint, NEEDS)
-        config = found.config()
+        opened = Checkpoint(checkpoint, NEEDS)
+        config = opened.config()
         self.patch_size = _checked_patch_size(checkpoint, config)
-        found.check_depth(layers)
-        processor = found.read("image processor", AutoImageProcessor, backend="pil")
+        opened.check_depth(layers)
+        processor = opened.read("image processor", AutoImageProcessor, backend="pil")
         _check_frame_size(checkpoint, config, processor, frame_size, self.patch_size)
         self.patches_per_side = frame_size // self.patch_size
         mean, std, self.scale = _normalisation(processor)
         self.register_buffer("pixel_mean", torch.tensor(mean).view(-1, 1, 1), persistent=False)
         self.register_buffer("pixel_std", torch.tensor(std).view(-1, 1, 1), persistent=False)
-        self.encoder: nn.Module = _encoder(found)
+        self.encoder: nn.Module = _encoder(opened)
 
     def forward(self, inputs_BCSS: Tensor) -> list[Tensor]:
         """Predictions after the embedding and after each block."""
@@ -118,10 +118,10 @@ def _check_frame_size(
     size = processor.crop_size if getattr(processor, "do_center_crop", False) else processor.size
     sides = (size.get("height"), size.get("width"))
     if sides != (frame_size, frame_size):
-        asked = sides[0] if sides[0] == sides[1] and sides[0] else f"none: it makes {dict(size)}"
+        wanted = sides[0] if sides[0] == sides[1] and sides[0] else f"none: it makes {dict(size)}"
         raise InvalidValue(
             f"data.frame_size must be that of checkpoint {checkpoint!r}'s image processor, "
-            f"{asked}, got {frame_size}."
+            f"{wanted}, got {frame_size}."
         )
     size = config.image_size
     images = [size, size] if isinstance(size, int) else list(size)

@@ -66,7 +66,7 @@ def test_every_layer_is_read_by_the_networks_own_norm_and_head(kind: str, tmp_pa
     own = AutoModelForCausalLM.from_pretrained(tmp_path).eval()
     ids, mask = texts()
     places = torch.tensor([[0, 5], [2, 3]])
-    found = [p.whole() for p in model(TextInputs(model.embed(ids), mask, None, places))]
+    found = [p.full() for p in model(TextInputs(model.embed(ids), mask, None, places))]
     with torch.no_grad():
         output = own(ids, attention_mask=mask.long(), output_hidden_states=True)
         norm, head = own.get_submodule(NORMS[kind]), own.get_output_embeddings()

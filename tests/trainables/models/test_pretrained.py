@@ -68,7 +68,7 @@ def predictions(model: Any) -> Tensor:
     mask[1, 4:] = False
     places = torch.tensor([[0, 5], [2, 3]])
     found = model(TextInputs(model.embed(ids), mask, None, places))
-    return torch.stack([p if isinstance(p, Tensor) else p.whole() for p in found])
+    return torch.stack([p if isinstance(p, Tensor) else p.full() for p in found])
 
 
 def trained(model: nn.Module) -> dict[str, nn.Parameter]:
