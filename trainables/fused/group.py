@@ -31,11 +31,11 @@ class ArmGroup:
         self._runs = list(runs)
         self._one_by_one = len(runs) == 1
         self._fused: FusedTraining | None = None  # the company that is trained as one
-        self._told: set[str] = set()  # signatures of arms whose final records were returned
+        self._reported: set[str] = set()  # signatures of arms whose final records were returned
 
     @property
     def is_final(self) -> bool:
-        """Whether every arm is."""
+        """True once every arm is final."""
         return all(run.record.is_final for run in self._runs)
 
     def advance(self) -> list[ArmRecord]:
@@ -77,23 +77,24 @@ class ArmGroup:
         return together
 
     def _share(self, together: Collection[ArmRun]) -> None:
-        """From now on this process works for these; final ones and the others hold nothing."""
+        """Share this process's time among these; final runs and the others hold nothing."""
         left = [run for run in together if not run.record.is_final]
         for run in self._runs:
             run.hold(1 / len(left) if run in left else 0.0)
 
     def _news(self, trained: Collection[ArmRun]) -> list[ArmRecord]:
-        """Records of these, and of arms that are final and of which nobody was told."""
+        """Records of these, and of final arms that were not reported yet."""
         news = [
             run
             for run in self._runs
-            if run in trained or (run.record.is_final and run.record.signature not in self._told)
+            if run in trained
+            or (run.record.is_final and run.record.signature not in self._reported)
         ]
-        self._told |= {run.record.signature for run in news if run.record.is_final}
+        self._reported |= {run.record.signature for run in news if run.record.is_final}
         return [run.record for run in news]
 
     def _begun(self) -> list[ArmRun]:
-        """Those that can be trained, begun; none where they are to be trained one by one."""
+        """Begin the runs that can be trained; none where they are to be trained one by one."""
         ready: list[ArmRun] = []
         for run in self._runs:
             if self._one_by_one:
@@ -111,7 +112,7 @@ class ArmGroup:
         return ready
 
     def _train(self, together: list[ArmRun]) -> bool:
-        """Take the steps to their next report; whether that went well."""
+        """Take the steps to their next report; False where one failed as a group."""
         target = together[0].next_report
         try:
             fused = self._fused_now(together)
@@ -139,7 +140,7 @@ class ArmGroup:
         return self._fused if self.fuses else None
 
     def _separate(self, why: str) -> None:
-        """From the last checkpoints on, one arm after the other."""
+        """Go on from the last checkpoints, one arm after the other."""
         log.warning("arms of a group are trained one after the other: %s", why)
         self._one_by_one, self.fuses, self._fused = True, False, None
         for run in self._runs:

@@ -4,7 +4,7 @@ Arms of one configuration and seed see the same batches, and their networks have
 of them are one network whose parameters have K rows (horizontal fusion; Wang et al. 2021, arXiv
 2102.02344). ``torch.vmap`` makes that network of any model as it is. Forward pass, backward pass
 and primal update are the stack's (update.py), and so are layer weights and dual steps of arms whose
-constraints differ in numbers alone (weighting.py). An arm's own ``Training`` is whole again at
+constraints differ in numbers alone (weighting.py). An arm's own ``Training`` is complete again at
 every report: there it may leave, be stored, and go on alone.
 
 The numbers are those of training alone, bit for bit, or there is no fusion: products of a stack may
@@ -30,7 +30,7 @@ from trainables.training import Kind, StepLosses, Training
 
 
 class FusedTraining:
-    """Trainings of one task at one step that advance together; each stays whole by itself."""
+    """Trainings of one task at one step that advance together; each stays complete by itself."""
 
     def __init__(self, trainings: Sequence[Training]) -> None:
         """Take trainings whose configurations differ in ``constraint`` alone, at the same step."""
@@ -112,7 +112,7 @@ class FusedTraining:
     # --- trying it out ---------------------------------------------------------------------------
 
     def same_bits(self) -> bool:
-        """Whether losses and gradients of a step are those of every arm alone, bit for bit.
+        """True if losses and gradients of a step are those of every arm alone, bit for bit.
 
         Tried with parameters and weights in general position: a start at zero hides what rounding
         does. False, too, where the model has operations that ``torch.vmap`` must loop over, where a
@@ -157,7 +157,7 @@ class FusedTraining:
         return {training.kind(step) for training in self.trainings for step in steps}
 
     def _is_alone(self, arms: list[Parameters], kind: Kind, weights_F: Tensor, part: Batch) -> bool:
-        """Whether every row of a fused step is what that arm's own step of this kind is."""
+        """True if every row of a fused step equals that arm's own step of this kind."""
         stack = stacked(arms)
         losses_KF = self._fused_losses(stack, part)
         (weights_F * losses_KF).sum().backward()  # type: ignore[no-untyped-call]
@@ -176,7 +176,7 @@ class FusedTraining:
         return self._is_updated_alone(alones, stack)
 
     def _is_updated_alone(self, alones: list[Parameters], stack: Parameters) -> bool:
-        """Whether clipping and the primal step with these gradients are every arm's own, too."""
+        """True if clipping and the primal step with these gradients are every arm's own, too."""
         twins = [
             twin_of(training.optimizer, [(own[name], [alone[name]]) for name in alone])
             for training, own, alone in zip(self.trainings, self._parameters, alones, strict=True)

@@ -50,16 +50,16 @@ class JointUpdate:
         _require_as_many_steps(list(states.values()))
         for name, of_arms in states.items():
             joined, pieces = _joined(of_arms), self._pieces[name]
-            for at, piece in enumerate(pieces):
-                self._joint.state[piece] = joined if len(pieces) == 1 else _row(joined, at)
+            for index, piece in enumerate(pieces):
+                self._joint.state[piece] = joined if len(pieces) == 1 else _row(joined, index)
 
     def step(self, most: float, lrs: Sequence[float]) -> Tensor:
         """Clip every arm's gradient at the norm ``most`` and step; the norms before, [K]."""
         norms_K = clip_rows([p.grad for p in self.stack.values() if p.grad is not None], most)
         for name, pieces in self._pieces.items():
             gradient = self.stack[name].grad
-            for at, piece in enumerate(pieces):
-                piece.grad = gradient if gradient is None or len(pieces) == 1 else gradient[at]
+            for index, piece in enumerate(pieces):
+                piece.grad = gradient if gradient is None or len(pieces) == 1 else gradient[index]
         for group, lr in zip(self._joint.param_groups, lrs, strict=True):
             group["lr"] = lr
         self._joint.step()
@@ -69,22 +69,22 @@ class JointUpdate:
 
     @torch.no_grad()
     def give_weights(self) -> None:
-        """Every arm's parameters are what its row is."""
+        """Copy each row into its arm's parameters."""
         for row, arm in enumerate(self._arms):
             for name, rows in self.stack.items():
                 arm[name].copy_(rows[row])
 
     def give_back(self) -> None:
-        """Every arm's parameters and moments are what its row is, in memory of its own."""
+        """Copy each row into its arm's parameters and moments, in memory of its own."""
         self.give_weights()
         for row, (arm, optimizer) in enumerate(zip(self._arms, self._optimizers, strict=True)):
             for own, joint in zip(optimizer.param_groups, self._joint.param_groups, strict=True):
                 own["lr"] = joint["lr"]
             for name, pieces in self._pieces.items():
-                whole = len(pieces) == 1
-                state = self._joint.state.get(pieces[0 if whole else row])
+                is_joint = len(pieces) == 1
+                state = self._joint.state.get(pieces[0 if is_joint else row])
                 if state:
-                    optimizer.state[arm[name]] = _row(state, row if whole else None)
+                    optimizer.state[arm[name]] = _row(state, row if is_joint else None)
 
 
 def stacked(arms: Sequence[Parameters]) -> Parameters:
@@ -135,7 +135,7 @@ def _row(state: Mapping[str, Tensor], row: int | None) -> dict[str, Tensor]:
 
 
 def _pieces(rows: Tensor) -> list[Tensor]:
-    """What is stepped as one tensor each: all rows, or each by itself; the same memory."""
-    whole = rows.detach()
-    is_one = len(whole) == 1 or whole[0].numel() % VECTOR == 0
-    return [whole] if is_one else list(whole)
+    """Tensors that are stepped as one each: all rows, or each row; in the same memory."""
+    detached = rows.detach()
+    is_one = len(detached) == 1 or detached[0].numel() % VECTOR == 0
+    return [detached] if is_one else list(detached)

@@ -38,42 +38,42 @@ class JointWeighting:
         self._weightings = weightings
         self._parts: list[tuple[list[int], Any, Weighting]] = []
         for rows in rows_of.values():
-            at, own = rows[0], [weightings[row] for row in rows]
+            index, own = rows[0], [weightings[row] for row in rows]
             if len(rows) == 1:
-                self._parts.append((rows, at, own[0]))
+                self._parts.append((rows, index, own[0]))
             else:
                 self._parts.append((rows, _index(rows, _tensor_of(own[0]).device), _stacked(own)))
 
     def weights(self, step: int, losses_KF: Tensor) -> Tensor:
         """w [K, L + 1] for primal step ``step``, whose losses over f_c these are, detached."""
         weights_KF = torch.empty_like(losses_KF)
-        for _, at, weighting in self._parts:
-            weights_KF[at] = weighting.weights(step, losses_KF[at])
+        for _, index, weighting in self._parts:
+            weights_KF[index] = weighting.weights(step, losses_KF[index])
         return weights_KF
 
     def observe(self, step: int, losses_KF: Tensor, lr_factor: float) -> None:
         """Show every arm its losses of primal step ``step``."""
-        for _, at, weighting in self._parts:
-            weighting.observe(step, losses_KF[at], lr_factor)
+        for _, index, weighting in self._parts:
+            weighting.observe(step, losses_KF[index], lr_factor)
 
     def disturb(self, drawn_KF: Tensor) -> None:
         """Multipliers as drawn, and a dual step after every primal one."""
-        for _, at, weighting in self._parts:
+        for _, index, weighting in self._parts:
             if isinstance(weighting, PrimalDual):
                 values_L = weighting.multipliers.values_L
-                values_L.copy_(drawn_KF[at][..., : values_L.shape[-1]])
+                values_L.copy_(drawn_KF[index][..., : values_L.shape[-1]])
                 config = weighting.config
                 weighting.config = dataclasses.replace(config, dual_every=1, dual_every_unit="step")
 
     def give_back(self) -> None:
-        """Every arm's weighting is what its row is."""
+        """Copy each row into its arm's weighting."""
         for rows, _, joint in self._parts:
             if len(rows) > 1:
                 _give_back(joint, [self._weightings[row] for row in rows])
 
 
 def has_same_bits(weightings: Sequence[Weighting], layers: int) -> bool:
-    """Whether weights and dual steps of the arms together are those of each alone, to the bit.
+    """True if weights and dual steps of the arms together are those of each alone, to the bit.
 
     Tried on copies with multipliers and losses drawn at random, of ``layers`` layers, and with a
     dual step after each.
@@ -104,7 +104,7 @@ def _tensor_of(part: object) -> Tensor:
 
 
 def _kind(weighting: Weighting) -> Hashable:
-    """What arms must agree in to be one weighting; None where they must stay alone.
+    """Key in which arms must agree to be one weighting; None where they must stay alone.
 
     Adam keeps moments of its own, and slacks are stepped by it.
     """
@@ -144,8 +144,8 @@ def _stacked(parts: Sequence[Any]) -> Any:
         elif isinstance(value, _PARTS):
             new = _stacked(values)
         elif isinstance(value, float) and len(set(values)) > 1:
-            of = _tensor_of(joint).device
-            new = torch.tensor(values, dtype=torch.float64, device=of)[:, None]
+            device = _tensor_of(joint).device
+            new = torch.tensor(values, dtype=torch.float64, device=device)[:, None]
         elif name not in _OWN and any(other != value for other in values):
             raise RuntimeError(f"arms of a group must agree in {name}: {values}")
         object.__setattr__(joint, name, new)  # also of a frozen one
@@ -153,7 +153,7 @@ def _stacked(parts: Sequence[Any]) -> Any:
 
 
 def _give_back(joint: Any, parts: Sequence[Any]) -> None:
-    """What steps have changed: tensors and counts."""
+    """Copy tensors and counts, which steps have changed, back into each part."""
     for name, value in vars(joint).items():
         if isinstance(value, Multipliers):
             _give_back(value, [vars(part)[name] for part in parts])
