@@ -71,7 +71,7 @@ class StepLosses(nn.Module):
     """``step_losses`` as a module: what sharding calls, and where parameters can be exchanged."""
 
     def __init__(self, model: nn.Module, task: TrainingTask) -> None:
-        """Of one model on one task."""
+        """Take one model and one task."""
         super().__init__()
         self.model = model
         self._task = (task,)  # a task that is a module adds no parameters
@@ -107,7 +107,7 @@ class Training:
         ranks.shard(self._losses, model)
         if self._averaged is not model:
             ranks.shard(self._averaged, self._averaged)
-        self._whole: dict[str, Any] | None = None  # of several processes, at the last report
+        self._full_state: dict[str, Any] | None = None  # of several processes, at the last report
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.optimizer = optimizer_of(config, model)
         self._base_lrs = [group["lr"] for group in self.optimizer.param_groups]
@@ -127,7 +127,7 @@ class Training:
         self._seconds_timed = 0.0
 
     def kind(self, step: int) -> Kind:
-        """What primal step ``step`` asks of the losses."""
+        """Losses that primal step ``step`` needs."""
         if not self.weighting.is_plain(step):
             return "all layers"
         return "last layer" if self.weighting.watches_layers else "last layer alone"
@@ -135,7 +135,7 @@ class Training:
     def run_to(self, step: int) -> None:
         """Take primal steps until ``step`` are done; with ``ranks`` a report is due then."""
         self._ranks.say(step)
-        self._whole = None
+        self._full_state = None
         started = time.perf_counter()
         first = self.step
         self.model.train()
@@ -146,13 +146,13 @@ class Training:
             torch.cuda.synchronize()
         self.took(max(step - first, 0), time.perf_counter() - started)
         if self._ranks.count > 1:
-            self._whole = self._ranks.whole(self._networks())
+            self._full_state = self._ranks.full_state(self._networks())
             if self._ranks.is_first:
-                of = "model" if self._averaged is self.model else "evaluated"
-                self.evaluated.load_state_dict(self._whole[of])
+                part = "model" if self._averaged is self.model else "evaluated"
+                self.evaluated.load_state_dict(self._full_state[part])
 
     def finish_step(self, step: int, seen_F: Tensor) -> None:
-        """What follows the gradients of primal step ``step``: primal and dual update, means.
+        """Take primal step ``step`` with its gradients: primal and dual update, means.
 
         Args:
             step: the primal step, from 0.
@@ -174,13 +174,13 @@ class Training:
         return [lr * factor for lr in self._base_lrs]
 
     def lr_factor(self, step: int) -> float:
-        """What all learning rates are multiplied by at primal step ``step``."""
+        """Factor of all learning rates at primal step ``step``."""
         config = self.config
         return lr_factor(step, config.steps, config.decay_share, config.warmup_share)
 
     @property
     def sums(self) -> Tensor:
-        """Of the last layer's loss and of the gradient's norm, [2], since the last report."""
+        """Sums [2] of the last layer's loss and of the gradient's norm since the last report."""
         return torch.stack([self._loss_sum, self._grad_norm_sum])
 
     def count(self, sums_S: Tensor, steps: int) -> None:
@@ -223,7 +223,7 @@ class Training:
         *others, last = losses_F.unbind()
         first = len(others) - len(gaps_M)
         taken = {layer - first: others[layer] for layer in part.inputs.layers}
-        gaps = {at: loss - last for at, loss in taken.items()}
+        gaps = {index: loss - last for index, loss in taken.items()}
         self._gaps_M = updated_controls(self._gaps_M, gaps, GAP_RATE)
         estimates_M = estimated_losses(taken, last.detach() + gaps_M)
         return torch.cat([losses_F[:first], estimates_M, last[None]])
@@ -241,8 +241,8 @@ class Training:
             self._averaged.load_state_dict(self.model.state_dict())
             return
         self._average(list(self._averaged.parameters()), list(self.model.parameters()), step)
-        for ours, theirs in zip(self._averaged.buffers(), self.model.buffers(), strict=True):
-            ours.copy_(theirs)
+        for averaged, current in zip(self._averaged.buffers(), self.model.buffers(), strict=True):
+            averaged.copy_(current)
 
     def measured(self) -> tuple[dict[str, float], dict[str, list[float]]]:
         """(scalars, layer series) since the last call, named as in results.py; resets the means."""
@@ -259,14 +259,16 @@ class Training:
         self._grad_norm_sum = torch.zeros_like(self._loss_sum)
         self._since_report = 0
         cut = iter(plain)
-        return scalars, {name: list(itertools.islice(cut, len(of))) for name, of in series.items()}
+        return scalars, {
+            name: list(itertools.islice(cut, len(parts))) for name, parts in series.items()
+        }
 
     def state_dict(self) -> dict[str, Any]:
         """All a resumed run needs to continue bit for bit; taken right after ``measured``."""
         state = {
             "step": self.step,
             "seconds": self.seconds,
-            **(self._networks() if self._whole is None else self._whole),
+            **(self._networks() if self._full_state is None else self._full_state),
             "weighting": self.weighting.state_dict(),
         }
         if self._gaps_M is not None:
@@ -274,7 +276,7 @@ class Training:
         return state
 
     def _networks(self) -> dict[str, Any]:
-        """What lies in parts where several processes train."""
+        """State of networks and optimiser, which several processes keep in parts."""
         state = {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
         if self._averaged is not self.model:
             state["evaluated"] = self._averaged.state_dict()

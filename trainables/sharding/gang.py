@@ -61,21 +61,21 @@ class Gang(Ranks):
         self._mesh = init_device_mesh(device, (count,))
 
     def say(self, step: int) -> None:
-        """The others get it from ``heard``."""
+        """Send the step to the others, who get it from ``heard``."""
         if self.is_first:
             self._broadcast(step)
 
     def heard(self) -> int:
-        """In another process: the step to train to, once the first one says it."""
+        """Step to train to, in another process; waits until the first one names it."""
         return self._broadcast(0)
 
     def _broadcast(self, step: int) -> int:
-        said = torch.tensor([step], device=self._device)
-        dist.broadcast(said, src=0)
-        return int(said)
+        shared = torch.tensor([step], device=self._device)
+        dist.broadcast(shared, src=0)
+        return int(shared)
 
     def share(self, batch: Batch) -> Batch:
-        """As equal as can be. InvalidValue where there are more processes than rows."""
+        """This process's rows, about as many as others'. InvalidValue: more processes than rows."""
         rows = len(batch.targets)
         if rows < self.count:
             raise InvalidValue(
@@ -86,33 +86,31 @@ class Gang(Ranks):
         return batch.rows(slice(first, end))
 
     def mean(self, losses_FB: Tensor, samples: int) -> Tensor:
-        """Over the rows of all processes; the gradient is that of this one's part, times ``count``.
-
-        For sharding takes the mean of gradients over processes.
-        """
+        """Mean over the rows of all processes; its gradient is this one's part times ``count``."""
+        # Times count: FSDP takes the mean of gradients over processes, and their sum is wanted.
         part_F = losses_FB.sum(dim=1) / samples
         total_F = part_F.detach().clone()
         dist.all_reduce(total_F)
         return total_F + self.count * (part_F - part_F.detach())
 
     def copied(self, network: nn.Module) -> nn.Module:
-        """A copy, in the first process."""
+        """Copy of the network, in the first process."""
         return copy.deepcopy(network) if self.is_first else network
 
     def shard(self, root: nn.Module, network: nn.Module) -> None:
-        """Its blocks, where it names them, are put together one by one; the rest at once."""
+        """Shard a network whose blocks, where it names them, are gathered one by one."""
         for block in network.blocks() if isinstance(network, WithBlocks) else ():
             fully_shard(block, mesh=self._mesh)
         fully_shard(root, mesh=self._mesh)
 
     def clipped(self, parameters: Sequence[nn.Parameter], most: float) -> Tensor:
-        """By the norm over all processes."""
+        """Clip the gradients by their norm over all processes, which is returned."""
         norm = _full(nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None]))
         nn.utils.clip_grads_with_norm_(parameters, most, norm)
         return norm
 
-    def whole(self, state: dict[str, Any]) -> dict[str, Any]:
-        """All processes take part; one tensor after the other is put together."""
+    def full_state(self, state: dict[str, Any]) -> dict[str, Any]:
+        """Full tensors, on the CPU of the first process; all take part, tensor by tensor."""
 
         def gathered(value: Any) -> Any:
             if not isinstance(value, Tensor):
@@ -120,11 +118,11 @@ class Gang(Ranks):
             full = _full(value).detach()
             return full.cpu().clone() if self.is_first else None
 
-        found: dict[str, Any] = tree_map(gathered, state)
-        return found if self.is_first else {}
+        gathered_state: dict[str, Any] = tree_map(gathered, state)
+        return gathered_state if self.is_first else {}
 
     def parts(self, state: Mapping[Any, Any], like: Mapping[Any, Any]) -> dict[Any, Any]:
-        """Each process has the whole tensors, so that nothing is sent."""
+        """This process's parts of full tensors, which each has: nothing is sent."""
         return {name: _part(value, like[name]) for name, value in state.items()}
 
 
@@ -162,17 +160,17 @@ def meeting_place(host: str, count: int) -> TCPStore:
 
 
 def found_place(host: str, port: int, count: int) -> TCPStore:
-    """The same in another process."""
+    """The store that ``meeting_place`` opened, in another process."""
     return TCPStore(host, port, count, is_master=False, timeout=PATIENCE)
 
 
 def say_here(store: Store, rank: int) -> None:
-    """Of another process: it is about to meet the others."""
+    """Note in the store that process ``rank`` is about to meet the others."""
     store.set(f"{_HERE}{rank}", "")
 
 
 def say_failed(store: Store, which: str, error: Exception, why: str) -> None:
-    """Of another process: why it ends."""
+    """Note in the store why another process ends."""
     kind = next((name for name, kind in _NO_OUTCOMES.items() if isinstance(error, kind)), "")
     store.set(_FAILURE, json.dumps([kind, f"{which}: {why}"]))
 
@@ -197,26 +195,26 @@ def gathered(store: Store, count: int, device: str, has_ended: Callable[[], bool
 
 
 def why_gone(store: Store) -> str:
-    """What another process failed with.
+    """Failure of another process, as text.
 
     Raises:
         StoreError, BadData: it failed with that.
         RankLost: it died without a word.
     """
-    told = None
+    failure = None
     with suppress(RuntimeError):
         if store.check([_FAILURE]):
-            told = store.get(_FAILURE)
-    if told is None:
+            failure = store.get(_FAILURE)
+    if failure is None:
         raise RankLost("one of the processes of an arm died")
-    kind, why = json.loads(told)
+    kind, why = json.loads(failure)
     if kind:
         raise _NO_OUTCOMES[kind](why)
     return str(why)
 
 
 def is_disconnect(error: BaseException) -> bool:
-    """Whether an error says no more than that another process is gone."""
+    """True if an error says no more than that another process is gone."""
     return isinstance(error, dist.DistError) or (
         isinstance(error, RuntimeError) and any(sign in str(error) for sign in _DISCONNECTED)
     )

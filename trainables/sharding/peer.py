@@ -21,26 +21,26 @@ from trainables.sharding.gang import (
     say_failed,
     say_here,
 )
-from trainables.sharding.told import Told
+from trainables.sharding.order import PeerOrder
 from trainables.training import from_bytes
 
 
-def follow(told: Told) -> None:
+def follow(order: PeerOrder) -> None:
     """Train until the first process ends this one, or is gone; never returns.
 
     What fails here is told to the first process, whose outcome it is. The process ends at once and
     without a farewell: that is what wakes the others, and threads of gloo outlive no interpreter.
     """
-    place = found_place(told.host, told.port, told.count)
+    place = found_place(order.host, order.port, order.count)
     try:
-        _require_code(told.code)
-        config = ArmConfig.from_json(told.config)
-        say_here(place, told.rank)
-        gang = Gang(told.rank, told.count, place, config.device)
-        _train(told, config, gang)
+        _require_code(order.code)
+        config = ArmConfig.from_json(order.config)
+        say_here(place, order.rank)
+        gang = Gang(order.rank, order.count, place, config.device)
+        _train(order, config, gang)
     except Exception as error:
         if not is_disconnect(error):
-            which = f"process {told.rank + 1} of {told.count}"
+            which = f"process {order.rank + 1} of {order.count}"
             say_failed(place, which, error, why_failed(error))
     finally:
         os._exit(0)
@@ -56,16 +56,16 @@ def _require_code(firsts: str) -> None:
         )
 
 
-def _train(told: Told, config: ArmConfig, gang: Gang) -> None:
+def _train(order: PeerOrder, config: ArmConfig, gang: Gang) -> None:
     torch.set_num_threads(config.threads)
     device, dtype = torch.device(config.device), parameter_dtype(config)
     _, training = built(config, device, dtype, ranks=gang)
-    if told.step >= 0:
-        store = ArmStore(RetryingStore(told.root, patience_s=told.patience_s))
-        found = store.newest_checkpoint(config.signature())
-        if found is None or found[0] != told.step:
-            there = "none" if found is None else f"that of step {found[0]}"
-            raise StoreError(f"expected the checkpoint of step {told.step}, found {there}.")
-        training.load_state_dict(from_bytes(found[1], device))
+    if order.step >= 0:
+        store = ArmStore(RetryingStore(order.root, patience_s=order.patience_s))
+        checkpoint = store.newest_checkpoint(config.signature())
+        if checkpoint is None or checkpoint[0] != order.step:
+            there = "none" if checkpoint is None else f"that of step {checkpoint[0]}"
+            raise StoreError(f"expected the checkpoint of step {order.step}, found {there}.")
+        training.load_state_dict(from_bytes(checkpoint[1], device))
     while True:
         training.run_to(gang.heard())

@@ -19,8 +19,8 @@ from torch.distributed import Store  # type: ignore[attr-defined]
 
 from trainables.config.arm import ArmConfig
 from trainables.sharding.gang import gathered, is_disconnect, leave, meeting_place, why_gone
+from trainables.sharding.order import PeerOrder
 from trainables.sharding.ranks import Ranks
-from trainables.sharding.told import Told
 
 LOOK_S = 0.1  # whether the others are there
 
@@ -29,35 +29,35 @@ LOOK_S = 0.1  # whether the others are there
 class _Peer:
     """One further process."""
 
-    def follow(self, told: Told) -> None:
-        """Train until it is ended."""
+    def follow(self, order: PeerOrder) -> None:
+        """Train until the first process ends this one."""
         from trainables.sharding.peer import follow
 
-        follow(told)
+        follow(order)
 
 
 class PlacedCompany:
-    """As ``Company`` asks."""
+    """``Company`` of Ray actors, one in each further bundle of the trial."""
 
     def __init__(
         self, count: int, bundle: Mapping[str, float], root: str, patience_s: float
     ) -> None:
-        """Nothing is started yet.
+        """Take note of the processes; ``gather`` starts them.
 
         Args:
             count: of processes, as many as the placement group has bundles.
             bundle: what each holds.
             root: of the storage.
-            patience_s: as for ``Told``.
+            patience_s: as for ``PeerOrder``.
         """
         self.count = count
         self._bundle = bundle
-        self._told = Told(root=root, patience_s=patience_s, count=count)
+        self._order = PeerOrder(root=root, patience_s=patience_s, count=count)
         self._peers: list[Any] = []
         self._place: Store | None = None
 
     def gather(self, config: ArmConfig, step: int) -> Ranks:
-        """As ``Company``; returns when all are there."""
+        """Start the others on an arm, as ``Company``; returns when all are there."""
         host: str = get_node_ip_address()  # type: ignore[no-untyped-call]
         self._place = place = meeting_place(host, self.count)
         group = get_current_placement_group()
@@ -72,14 +72,14 @@ class PlacedCompany:
                 ),
             ).remote()
             self._peers.append(peer)
-            told = replace(self._told, config=config.to_json(), step=step, rank=rank)
-            ended.append(peer.follow.remote(replace(told, host=host, port=place.port)))
+            order = replace(self._order, config=config.to_json(), step=step, rank=rank)
+            ended.append(peer.follow.remote(replace(order, host=host, port=place.port)))
         return gathered(
             place, self.count, config.device, lambda: bool(ray.wait(ended, timeout=LOOK_S)[0])
         )
 
     def why_gone(self, error: BaseException) -> str:
-        """As ``Company``."""
+        """Failure of another process, as ``Company``."""
         return why_gone(self._place) if self._place and is_disconnect(error) else ""
 
     def end(self) -> None:

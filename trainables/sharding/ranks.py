@@ -32,22 +32,22 @@ class Ranks:
         return batch
 
     def mean(self, losses_FB: Tensor, samples: int) -> Tensor:
-        """[F]: mean losses over the ``samples`` of a batch, of which these are this process's."""
+        """Mean losses [F] over the ``samples`` of a batch, of which these are this process's."""
         return losses_FB.mean(dim=1)
 
     def copied(self, network: nn.Module) -> nn.Module:
-        """Where the whole network is put together for evaluation: itself, if it is whole."""
+        """Network that evaluation loads full tensors into: itself, if it is not sharded."""
         return network
 
     def shard(self, root: nn.Module, network: nn.Module) -> None:
         """Keep no more than this process's part of a network; ``root`` is what is called."""
 
     def clipped(self, parameters: Sequence[nn.Parameter], most: float) -> Tensor:
-        """Clip the gradients by their norm, which is returned."""
+        """Clip the gradients by their norm before, which is returned."""
         return clip(parameters, most)
 
-    def whole(self, state: dict[str, Any]) -> dict[str, Any]:
-        """Tensors as one process has them, on the CPU in the first process; empty in others."""
+    def full_state(self, state: dict[str, Any]) -> dict[str, Any]:
+        """State with full tensors, on the CPU, in the first process; empty in the others."""
         return state
 
     def parts(self, state: Mapping[Any, Any], like: Mapping[Any, Any]) -> dict[Any, Any]:
@@ -68,7 +68,7 @@ class Company(Protocol):
         ...
 
     def why_gone(self, error: BaseException) -> str:
-        """What another process failed with, where an error comes of its end; else empty.
+        """Failure of another process, where an error comes of its end; else empty.
 
         Raises:
             RankLost: it died without a word.

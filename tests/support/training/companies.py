@@ -25,8 +25,8 @@ from trainables.sharding.gang import (
     meeting_place,
     why_gone,
 )
+from trainables.sharding.order import PeerOrder
 from trainables.sharding.peer import follow
-from trainables.sharding.told import Told
 
 HOST = "127.0.0.1"
 
@@ -45,7 +45,7 @@ class SpawnedCompany:
         self._place = place = meeting_place(HOST, self.count)
         spawning = multiprocessing.get_context("spawn")
         for rank in range(1, self.count):
-            told = Told(
+            order = PeerOrder(
                 self.root,
                 0.0,
                 self.count,
@@ -56,7 +56,7 @@ class SpawnedCompany:
                 place.port,
                 self.code,
             )
-            self.peers.append(spawning.Process(target=follow, args=(told,)))
+            self.peers.append(spawning.Process(target=follow, args=(order,)))
             self.peers[-1].start()
         ends = [peer.sentinel for peer in self.peers]
         return gathered(place, self.count, config.device, lambda: bool(wait(ends, timeout=0.02)))

@@ -9,13 +9,13 @@ from trainables.plain import Json
 
 
 @dataclass(frozen=True)
-class Told:
-    """Plain values, which travel as they are."""
+class PeerOrder:
+    """Order to one process; plain values, which Ray and pickle carry as they are."""
 
     root: str  # of the storage
     patience_s: float  # how long a storage that is away is waited for
     count: int  # of processes
-    rank: int = 0  # of the process that is told
+    rank: int = 0  # of the process that gets it
     config: Json = None  # of the arm
     step: int = -1  # of the checkpoint that all go on from; -1: they begin anew
     host: str = ""  # where the first one waits
