@@ -126,7 +126,7 @@ class Report:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What a network wrote after one prompt, token by token, its own tokens disturbed as well."""
+    """Answer of a network to one prompt, its own tokens disturbed as well."""
 
     prompt: str
     reference: str  # the data set's answer
@@ -240,7 +240,7 @@ class ArmRecord:
 
     @property
     def is_final(self) -> bool:
-        """Whether this arm is done, one way or the other."""
+        """True once the arm has ended, whether it finished or not."""
         return self.status != "running"
 
     @property
@@ -249,13 +249,13 @@ class ArmRecord:
 
         UNKNOWN_CODE in records of before it was recorded; empty where no process came so far.
         """
-        found: list[str] = []
+        codes: list[str] = []
         here: Json = self.environment
         while here:
             code = here.get("training_code")
-            found.append(code_text(code) if code else UNKNOWN_CODE)
+            codes.append(code_text(code) if code else UNKNOWN_CODE)
             here = here.get("before")
-        return THEN.join(dict.fromkeys(reversed(found)))
+        return THEN.join(dict.fromkeys(reversed(codes)))
 
     @property
     def trained_for(self) -> str:
@@ -314,12 +314,12 @@ class ArmRecord:
 
 
 def code_text(code: Mapping[str, str]) -> str:
-    """The same in words.
+    """``training_code`` in words.
 
     >>> code_text({"trainables": "0a1b2c3d", "model tiny": "4e5f6a7b"})
     'model tiny 4e5f6a7b, trainables 0a1b2c3d'
     """
-    return ", ".join(f"{of} {digest}" for of, digest in sorted(code.items()))
+    return ", ".join(f"{part} {digest}" for part, digest in sorted(code.items()))
 
 
 _NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}

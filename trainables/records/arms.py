@@ -54,13 +54,13 @@ class ArmStore:
         )
 
     def has_final(self, signature: str) -> bool:
-        """Whether the arm has a final record; it is not read."""
+        """True if the arm has a final record, which is not read."""
         return self.objects.exists(f"arms/{signature}/{FINAL}")
 
     def finals(self, signatures: Collection[str]) -> set[str]:
-        """Those that ``has_final``, many looked for at once."""
-        found = zip(signatures, at_once(self.has_final, signatures), strict=True)
-        return {signature for signature, is_final in found if is_final}
+        """Signatures of these that ``has_final``, many looked up in parallel."""
+        pairs = zip(signatures, at_once(self.has_final, signatures), strict=True)
+        return {signature for signature, is_final in pairs if is_final}
 
     def put_record(self, record: ArmRecord) -> ArmRecord:
         """Write the record, unless a final one is there; return what the store holds now.
@@ -139,7 +139,7 @@ class ArmStore:
         return self.objects.get(f"arms/{signature}/weights.pt")
 
     def has_weights(self, signature: str) -> bool:
-        """Whether the last iterate is kept."""
+        """True if the last iterate is kept."""
         return "weights.pt" in self.objects.names(f"arms/{signature}")
 
     def drop_weights(self, signature: str) -> None:

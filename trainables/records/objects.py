@@ -123,7 +123,7 @@ class ObjectStore:
             return None
 
     def exists(self, name: str) -> bool:
-        """Whether there is an object of this name, whole or not."""
+        """True if there is an object of this name, readable or not."""
         return bool(self._info(name).type == pyarrow.fs.FileType.File)
 
     def put_at_ns(self, name: str) -> int | None:
@@ -152,9 +152,9 @@ class ObjectStore:
     def delete_clocks(self, name: str) -> None:
         """Delete the probes that killed readers of an object's age left beside it."""
         folder, _, base = name.rpartition("/")
-        for found in self.names(folder):
-            if found.startswith(f"{base}{_CLOCK}"):
-                self.delete(f"{folder}/{found}")
+        for other in self.names(folder):
+            if other.startswith(f"{base}{_CLOCK}"):
+                self.delete(f"{folder}/{other}")
 
     @_tries("look for {}")
     def _info(self, name: str) -> pyarrow.fs.FileInfo:
@@ -170,7 +170,7 @@ class ObjectStore:
         return self.get_value(name, lambda plain: plain)
 
     def get_value(self, name: str, parse: Callable[[Json], T]) -> T | None:
-        """What ``parse`` makes of the JSON document, or None when there is none.
+        """The JSON document as ``parse`` reads it, or None when there is none.
 
         Raises UnreadableObject when it makes nothing of it: another version wrote the object.
         """
@@ -234,10 +234,10 @@ class ObjectStore:
         if not self.is_local:
             return sorted(info.base_name for info in self._infos(folder))
         try:
-            found = os.listdir(Path(self.root, folder))
+            entries = os.listdir(Path(self.root, folder))
         except (FileNotFoundError, NotADirectoryError):
             return []
-        return sorted(n for n in found if not n.startswith(".") and not n.endswith(".tmp"))
+        return sorted(n for n in entries if not n.startswith(".") and not n.endswith(".tmp"))
 
     @_tries("list {}")
     def tree(self, folder: str) -> list[str]:

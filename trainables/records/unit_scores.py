@@ -43,7 +43,7 @@ def under_shift(shift: str, severity: float) -> str:
 
 @dataclass(frozen=True)
 class UnitScores:
-    """What every unit and sample of a split came to, by condition, in single precision."""
+    """Losses of units and scores of samples of a split, by condition, in single precision."""
 
     split: str
     units: list[str]  # U names, in the order of ``Evaluation.dev_losses``
@@ -70,16 +70,16 @@ class UnitScores:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> UnitScores:
-        """What ``to_bytes`` wrote."""
+        """Scores that ``to_bytes`` wrote."""
         with np.load(io.BytesIO(content), allow_pickle=False) as stored:
 
-            def of(kind: str) -> dict[str, Singles]:
+            def arrays(kind: str) -> dict[str, Singles]:
                 return {n.removeprefix(kind): stored[n] for n in stored if n.startswith(kind)}
 
             return cls(
                 split=str(stored["split"]),
                 units=stored["units"].tolist(),
                 samples=stored["samples"].tolist(),
-                losses_UF=of(_LOSSES),
-                scores_N=of(_SCORES),
+                losses_UF=arrays(_LOSSES),
+                scores_N=arrays(_SCORES),
             )

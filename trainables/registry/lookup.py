@@ -41,21 +41,21 @@ def model_spec(name: str) -> ModelSpec:
         UnknownName: it is not built in, and no installed package brings it.
         Misuse: two packages do, or what one brings cannot be loaded or is none.
     """
-    return _found("models", name, ModelSpec)
+    return _spec_of("models", name, ModelSpec)
 
 
 def task_spec(name: str) -> TaskSpec:
     """The task called ``name``; raises as ``model_spec``."""
-    return _found("tasks", name, TaskSpec)
+    return _spec_of("tasks", name, TaskSpec)
 
 
 def data_set_spec(group: DataGroup, name: str) -> DataSetSpec:
     """The data set called ``name``; raises as ``model_spec``."""
-    return _found(group, _row(name), DataSetSpec)
+    return _spec_of(group, _row(name), DataSetSpec)
 
 
 def facts_of(task: str) -> TaskFacts:
-    """What is known of a task without loading it; raises as ``model_spec``."""
+    """Facts of a task, known without loading it; raises as ``model_spec``."""
     return task_spec(task).facts
 
 
@@ -129,7 +129,7 @@ def entry_point_module(group: Group, name: str) -> str:
 
 @functools.cache
 def _entry_points(group: Group) -> tuple[EntryPoint, ...]:
-    """Those of all installed packages; read once per process, some hundredths of a second."""
+    """Entry points of all installed packages; read once per process, in some 10 ms."""
     import importlib.metadata
 
     return tuple(importlib.metadata.entry_points(group=f"descent_sweep.{group}"))
@@ -140,11 +140,11 @@ def _row(data_set: str) -> str:
     return f"{HUB}NAME" if data_set.startswith(HUB) else data_set
 
 
-def _found(group: Group, name: str, kind: type[S]) -> S:
-    found = _built_in(group, name) if name in BUILT_IN[group] else _of_package(group, name)
-    if not isinstance(found, kind):
-        raise Misuse(f"{_described(group, name)} must be {_a(kind)}, got {_a(type(found))}. {PAGE}")
-    return found
+def _spec_of(group: Group, name: str, kind: type[S]) -> S:
+    spec = _built_in(group, name) if name in BUILT_IN[group] else _of_package(group, name)
+    if not isinstance(spec, kind):
+        raise Misuse(f"{_described(group, name)} must be {_a(kind)}, got {_a(type(spec))}. {PAGE}")
+    return spec
 
 
 def _built_in(group: Group, name: str) -> object:
@@ -175,7 +175,7 @@ def _loaded(group: Group, point: EntryPoint) -> object:
 
 
 def _attempted(group: Group, name: str, load: Callable[[], Any]) -> Any:
-    """What is loaded; Misuse where the module of another package does not let it."""
+    """Result of ``load``; Misuse where the module of another package fails to load."""
     try:
         return load()
     except Exception as error:
@@ -188,7 +188,7 @@ def _attempted(group: Group, name: str, load: Callable[[], Any]) -> Any:
 
 
 def _is_name(name: str) -> bool:
-    """Whether a name can stand in settings, files and tracking; others are never found."""
+    """True if a name may stand in settings, files and tracking; others are never found."""
     return re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name) is not None
 
 

@@ -72,12 +72,12 @@ def plugin_code(
         unit = _unit_as_loaded(module, own) if as_loaded else _unit(module, own)
         digests |= unit.digests
         left += [module.rpartition(".")[0], *unit.imports]
-    told = [f"{what} {digest}" for what, digest in sorted(digests.items())]
-    return told, frozenset(name for name in seen if name.partition(".")[0] == OURS)
+    lines = [f"{what} {digest}" for what, digest in sorted(digests.items())]
+    return lines, frozenset(name for name in seen if name.partition(".")[0] == OURS)
 
 
 def _unit_as_loaded(module: str, own: str) -> _Unit:
-    """As it was when this process was first asked with the module loaded, or last before."""
+    """The unit as of the first call with the module loaded, or the last one before that."""
     spec = getattr(sys.modules.get(module.removesuffix(".*")), "__spec__", None)
     known_for, unit = _loaded.get(module, (None, None))
     if unit is None or spec is None or not (known_for is None or known_for is spec):
@@ -125,12 +125,12 @@ def _absolute(name: str, package: str) -> str:
 
 @functools.cache  # while one plug-in is looked at
 def _place(module: str) -> _Place | None:
-    """Found without importing anything; None: there is no such module."""
+    """Place of a module, without importing anything; None: there is no such module."""
     package, _, name = module.rpartition(".")
     if package:
         above = _place(package)
-        found = [_in_folder(folder, name) for folder in above.folders] if above else []
-        there = [one for one in found if one is not None]
+        places = [_in_folder(folder, name) for folder in above.folders] if above else []
+        there = [one for one in places if one is not None]
         regular = [one for one in there if one.file is not None]
         every = [folder for one in there for folder in one.folders]
         return regular[0] if regular else _Place(None, every) if there else None
@@ -158,12 +158,12 @@ def _in_folder(folder: Path, name: str) -> _Place | None:
 def _root(module: str) -> Path | None:
     """The folder on Python's path that has a module."""
     place = _place(module)
-    at = place and (place.folders[0] if place.folders else place.file)
-    return at.parents[module.count(".")] if at else None
+    lies_in = place and (place.folders[0] if place.folders else place.file)
+    return lies_in.parents[module.count(".")] if lies_in else None
 
 
 def _is_beside(name: str, module: str) -> bool:
-    """Whether a text names a module in the folder on Python's path that another one is below."""
+    """True if a text names a module in the folder on Python's path that ``module`` is below."""
     parts = name.split(".")
     return all(map(str.isidentifier, parts)) and _root(parts[0]) == _root(module)
 
@@ -171,12 +171,12 @@ def _is_beside(name: str, module: str) -> bool:
 def _code(file: Path) -> Path | None:
     """The file, where it is code; of a compiled module the source beside it."""
     beside = file.with_name(f"{file.name.partition('.')[0]}.py")
-    found = (one for one in (beside, file) if os.path.isfile(one) and one.suffix in (".py", ".pyc"))
-    return next(found, None)
+    files = (one for one in (beside, file) if os.path.isfile(one) and one.suffix in (".py", ".pyc"))
+    return next(files, None)
 
 
 def _is_in_package(module: str) -> bool:
-    """Whether the package that it is in has a file, with which the data of both count."""
+    """True if its package is a file, with which the data of both count."""
     parent = module.rpartition(".")[0]
     place = _place(parent) if parent else None
     return place is not None and place.file is not None
@@ -184,27 +184,27 @@ def _is_in_package(module: str) -> bool:
 
 def _below(package: str, own: str) -> list[str]:
     """All modules of one of a plug-in's packages, without its tests."""
-    found: list[str] = []
+    modules: list[str] = []
     place = None if package.partition(".")[0] in _NOT_THEIRS else _place(package)
     if place is None or (place.file is not None and _owner(package) not in ("", own)):
-        return found
+        return modules
     for folder in place.folders:
         for file in _files(folder):
             name, _, suffix = file.partition(".")
             is_test = name.rpartition("/")[2].startswith(("test_", "conftest"))
             if suffix in ("py", "pyc") and not is_test:
-                found.append(f"{package}.{name.replace('/', '.')}".removesuffix(".__init__"))
-    return found
+                modules.append(f"{package}.{name.replace('/', '.')}".removesuffix(".__init__"))
+    return modules
 
 
 def _files(folder: Path) -> Iterator[str]:
     """Files below a folder, but for hidden ones, tests, and what a storage of sweeps keeps."""
-    for at, folders, names in os.walk(folder):
-        if any(next(Path(at).glob(kind), None) for kind in _OF_A_STORAGE):
+    for parent, folders, names in os.walk(folder):
+        if any(next(Path(parent).glob(kind), None) for kind in _OF_A_STORAGE):
             folders.clear()
             continue
         folders[:] = sorted(n for n in folders if n[0] != "." and n not in _NO_FOLDERS)
-        place = Path(at).relative_to(folder)
+        place = Path(parent).relative_to(folder)
         yield from ((place / name).as_posix() for name in sorted(names) if name[0] != ".")
 
 
@@ -212,7 +212,7 @@ def _files(folder: Path) -> Iterator[str]:
 
 
 def _owner(module: str, file: Path | None = None) -> str:
-    """What names the installed package that brought a module, or a file beside it; empty: none."""
+    """Installed package that brought a module, or a file beside it; empty: none."""
     place, root = _place(module), _root(module)
     if place is None or place.file is None or root is None:
         return ""
@@ -225,19 +225,19 @@ def _owner(module: str, file: Path | None = None) -> str:
 
 @functools.cache
 def _installed(root: Path) -> dict[str, list[Path]]:
-    """What was installed into a folder, by what each has there at the highest level."""
+    """Packages installed into a folder, by their names at its top level."""
     kinds = ["*.dist-info"]
     if root.name in ("site-packages", "dist-packages"):
         kinds.append("*.egg-info")  # elsewhere it is of a checkout
-    found: dict[str, list[Path]] = {}
+    by_name: dict[str, list[Path]] = {}
     for info in sorted(path for kind in kinds for path in root.glob(kind)):
         names = {line.partition("/")[0] for line in _record(info)}
         if not names:
             tops = _lines(info / "top_level.txt") or [info.name.partition("-")[0]]
             names = {name for top in tops for name in (top, f"{top}.py", f"{top}.pyc")}
         for name in names:
-            found.setdefault(name, []).append(info)
-    return found
+            by_name.setdefault(name, []).append(info)
+    return by_name
 
 
 @functools.cache

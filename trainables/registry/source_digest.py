@@ -23,7 +23,7 @@ _NAME = re.compile(r"\w[\w./: -]{,150}")
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """What is read of one file."""
+    """Digest of one file, with its imports and names."""
 
     digest: str
     imports: frozenset[str] = frozenset()  # names that may be modules; relative ones with dots
@@ -41,12 +41,12 @@ def source(path: Path) -> Source:
         known = _read.get(path)
         if known is not None and known[0] == now:
             return known[1]
-        found = _source(path, stat.st_size)
+        result = _source(path, stat.st_size)
     except OSError:  # whoever needs it will say so
         return Source("unreadable")
     if time.time() - max(stat.st_mtime, stat.st_ctime) > _SETTLED_S:
-        _read[path] = now, found
-    return found
+        _read[path] = now, result
+    return result
 
 
 def _source(path: Path, size: int) -> Source:
@@ -68,7 +68,7 @@ def _source(path: Path, size: int) -> Source:
     read = _Reading()
     read.look(tree)
     return Source(
-        _digest("\0".join(_told(tree, read.messages)).encode()),
+        _digest("\0".join(_canonical(tree, read.messages)).encode()),
         frozenset(read.imports),
         frozenset(filter(_NAME.fullmatch, read.texts)),
     )
@@ -79,7 +79,7 @@ def _digest(content: bytes) -> str:
 
 
 class _Reading:
-    """What a syntax tree imports, its texts, and those of them that are messages."""
+    """Collects imports and texts of a syntax tree, and the texts that are messages."""
 
     def __init__(self) -> None:
         self.imports: set[str] = set()
@@ -126,11 +126,11 @@ class _Mark(str):
 _PARTS_ARE_WORDS = (ast.keyword, ast.JoinedStr, ast.BinOp, ast.IfExp)  # of a message, too
 
 
-def _told(tree: ast.AST, messages: set[ast.AST]) -> Iterator[str]:
-    """A syntax tree without what decides nothing; the same on any Python, unlike ``ast.dump``.
+def _canonical(tree: ast.AST, messages: set[ast.AST]) -> Iterator[str]:
+    """Tokens of a syntax tree that decide; the same on any Python, unlike ``ast.dump``.
 
     Left out are places, statements that do nothing (docstrings among them), and the texts of
-    messages. Nodes and lists have ends, so that no two trees are told alike.
+    messages. Nodes and lists have ends, so that no two trees give the same tokens.
     """
     left: list[tuple[object, bool]] = [(tree, False)]  # and whether it is a message
     while left:
@@ -156,6 +156,6 @@ def _told(tree: ast.AST, messages: set[ast.AST]) -> Iterator[str]:
 
 
 def _does_nothing(item: object) -> bool:
-    """Whether it is a statement without an effect, as docstrings are."""
+    """True for a statement without an effect, as docstrings are."""
     is_value = isinstance(item, ast.Expr) and isinstance(item.value, ast.Constant)
     return is_value or isinstance(item, ast.Pass)

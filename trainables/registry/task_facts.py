@@ -21,7 +21,7 @@ SAMPLES_PER_UNIT = 3
 
 @dataclasses.dataclass(frozen=True)
 class Metric:
-    """What a task reports of a model at every test gamma. The objective is always minimised."""
+    """Metric that a task reports at every test gamma. The objective is always minimised."""
 
     key: str  # in the names of columns and files
     label: str  # in tables
@@ -36,17 +36,17 @@ class Metric:
         """Which way is better, in words."""
         return f"{'higher' if self.higher_is_better else 'lower'} is better"
 
-    def gain(self, ours: float, theirs: float) -> float:
-        """How much better the first score is than the second, in the metric's unit; above 0 better.
+    def gain(self, score: float, baseline: float) -> float:
+        """Gain of a score over that of the baseline, in the metric's unit; above 0 it is better.
 
         >>> RMSE.gain(11.2, 11.5) == ACCURACY.gain(11.5, 11.2) > 0
         True
         """
-        return ours - theirs if self.higher_is_better else theirs - ours
+        return score - baseline if self.higher_is_better else baseline - score
 
 
 def reference_label(name: str) -> str:
-    """What tables call a predictor that needs no training.
+    """Label in tables of a predictor that needs no training.
 
     >>> reference_label("wiener"), reference_label("wiener_train")
     ('Wiener', 'Wiener (train)')
@@ -89,7 +89,7 @@ DataGroup = Literal["videos", "texts", "instructions"]
 
 @dataclasses.dataclass(frozen=True)
 class TaskFacts:
-    """What one task reads of a configuration, where others read something else, and reports."""
+    """Facts of one task: the fields that it alone reads, its metric, data and units."""
 
     data: tuple[str, ...]  # fields of DataConfig that only such tasks read
     shifts: tuple[str, ...]  # beside Gaussian noise
@@ -109,19 +109,19 @@ class TaskFacts:
 
     @property
     def reads_texts(self) -> bool:
-        """Whether samples are texts, so that models have a tokenizer and a readout."""
+        """True if samples are texts, so that models have a tokenizer and a readout."""
         return "max_length" in self.data
 
     @property
     def data_group(self) -> DataGroup:
-        """What kind of data set a run's data.name is one of."""
+        """Kind of data set that a run's data.name is one of."""
         if self.answers:
             return "instructions"
         return "texts" if self.reads_texts else "videos"
 
     @property
     def unit(self) -> str:
-        """What one held-out unit is: a window of a clip, a text (with those of its group)."""
+        """Name of one held-out unit: a window of a clip, a text (with those of its group)."""
         if self.reads_texts:
             return "text"
         return "window" if "frames" in self.data else "unit"

@@ -54,16 +54,16 @@ def training_code(task: str, model: str, data: str, *, as_loaded: bool = False) 
         ("data", group, data, data_set_spec(group, data)),
     ]
     roots = set(TRAINING)
-    specs, found = [], {}
+    specs, plugins = [], {}
     for what, in_group, name, spec in named:
         modules = _modules_of(in_group, name, spec)
-        specs.append(f"{name} {_told(spec)}")
+        specs.append(f"{name} {_canonical(spec)}")
         roots |= {module for module in modules if _is_ours(module)}
         if entry := entry_point_module(in_group, name):
             digests, imported = plugin_code(entry, modules, as_loaded=as_loaded)
-            found[f"{what} {name}"] = _short(digests)
+            plugins[f"{what} {name}"] = _short(digests)
             roots |= imported
-    return {OURS: _short([*specs, *_of_ours(frozenset(roots))]), **found}
+    return {OURS: _short([*specs, *_of_ours(frozenset(roots))]), **plugins}
 
 
 def _short(parts: Iterable[str]) -> str:
@@ -75,25 +75,25 @@ def _short(parts: Iterable[str]) -> str:
 
 def _modules_of(group: Group, name: str, spec: object) -> set[str]:
     """Modules of a specification and of its functions."""
-    found = {entry_point_module(group, name)}
+    modules = {entry_point_module(group, name)}
     row = BUILT_IN[group].get(name)
     if isinstance(row, str):
-        found.add(row)
+        modules.add(row)
     for field in dataclasses.fields(spec):  # type: ignore[arg-type]
         value = getattr(spec, field.name)
         while isinstance(value, functools.partial):
             value = value.func
         if isinstance(value, str) and ":" in value:
-            found.add(value)
+            modules.add(value)
         elif callable(value):
-            found.add(getattr(value, "__module__", "") or "")
-    return {module.partition(":")[0] for module in found} - {""}
+            modules.add(getattr(value, "__module__", "") or "")
+    return {module.partition(":")[0] for module in modules} - {""}
 
 
-def _told(value: object) -> str:
+def _canonical(value: object) -> str:
     """A specification as text that is the same in every process."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = ((f.name, _told(getattr(value, f.name))) for f in dataclasses.fields(value))
+        fields = ((f.name, _canonical(getattr(value, f.name))) for f in dataclasses.fields(value))
         return ", ".join(f"{name}={text}" for name, text in fields)
     if callable(value):
         return f"{getattr(value, '__module__', '')}:{getattr(value, '__qualname__', '')}"
@@ -117,17 +117,17 @@ _as_imported = functools.cache(source)  # of this project, which is read when it
 @functools.cache
 def _of_ours(roots: frozenset[str]) -> list[str]:
     """Every module that these import, with the digest of its file."""
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     left = sorted(roots)
     while left:
         module = left.pop()
         path = _path(_ROOT, module)
-        if module in found or path is None or not _decides(module):
+        if module in digests or path is None or not _decides(module):
             continue
         read = _as_imported(path)
-        found[module] = read.digest
+        digests[module] = read.digest
         left += [name for name in read.imports if _is_ours(name)]
-    return [f"{module} {digest}" for module, digest in sorted(found.items())]
+    return [f"{module} {digest}" for module, digest in sorted(digests.items())]
 
 
 def _path(folder: Path, module: str) -> Path | None:
