@@ -85,7 +85,9 @@ class Batch:
         if count == 1:
             return [self]
         size = len(self.targets) // count
-        return [self.rows(slice(at, at + size)) for at in range(0, len(self.targets), size)]
+        return [
+            self.rows(slice(start, start + size)) for start in range(0, len(self.targets), size)
+        ]
 
     def rows(self, rows: slice) -> Batch:
         """Some rows of a training batch."""
@@ -101,14 +103,14 @@ class References:
 
 
 class Precision(Protocol):
-    """What a forward pass asks of a task."""
+    """Facts of a task that a forward pass needs."""
 
     dtype: torch.dtype  # of predictions as the loss sees them, of losses and multipliers
     autocast: torch.dtype | None  # what a model's forward pass runs in; None: as its parameters
 
 
 class TrainingTask(Precision, Protocol):
-    """What training asks of a task: batches, their loss and its scales."""
+    """Part of a task that training needs: batches, their loss and its scales."""
 
     scales: Scales
     steps_per_epoch: int
@@ -163,7 +165,7 @@ class Task(TrainingTask, Protocol):
 
 @runtime_checkable
 class TokenTask(Protocol):
-    """What a task has beside ``Task`` whose batches hold ``Tokens``."""
+    """Extension of ``Task`` whose batches hold ``Tokens``."""
 
     vocabulary: int  # token ids are below it
 
@@ -178,14 +180,14 @@ class TokenTask(Protocol):
 
 @runtime_checkable
 class LabelTask(TokenTask, Protocol):
-    """What a task has beside ``TokenTask`` whose texts have labels."""
+    """Extension of ``TokenTask`` whose texts have labels."""
 
     classes: int  # how many labels there are: the width of a prediction
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """What a network is asked to answer."""
+    """Text that a network answers, with its tokens and their noise."""
 
     text: str
     reference: str  # the data set's answer
@@ -195,7 +197,7 @@ class Prompt:
 
 @runtime_checkable
 class Asks(Precision, Protocol):
-    """What a task has beside ``TokenTask`` whose texts are answered in words."""
+    """Extension of ``TokenTask`` whose texts are answered in words."""
 
     device: torch.device
     end: int  # the token that ends an answer
@@ -206,7 +208,7 @@ class Asks(Precision, Protocol):
         ...
 
     def unseen_prompts(self, count: int) -> list[Prompt]:
-        """Of dev units that no arm is measured on; of those that are, where all are.
+        """Prompts of dev units that no arm is measured on; of measured units, where all are.
 
         Fewer are a part of more.
         """
@@ -226,7 +228,7 @@ class Asks(Precision, Protocol):
 
 @runtime_checkable
 class ScoresWithLosses(Protocol):
-    """What a task has beside ``Task`` where losses and scores cost one pass through a head."""
+    """Extension of ``Task`` that gets losses and scores from one pass through a head."""
 
     def judged(self, prediction: Any, targets: Tensor) -> tuple[Tensor, Tensor]:
         """``loss`` and ``scores`` of one prediction."""
@@ -234,7 +236,7 @@ class ScoresWithLosses(Protocol):
 
 
 def autocasting(precision: Precision, device: torch.device) -> torch.autocast:
-    """What a forward pass runs in on a device; nothing where the run has no ``autocast``."""
+    """Context of a forward pass on a device; it does nothing without ``autocast``."""
     # The forward pass alone: in bfloat16 small updates of weights and multipliers would vanish.
     cast = precision.autocast
     return torch.autocast(device.type, cast, enabled=cast is not None)
@@ -246,18 +248,18 @@ def autocast_of(config: ArmConfig) -> torch.dtype | None:
 
 
 def split_seed(config: ArmConfig) -> int | None:
-    """What draws dev from the training split, where a run's seed does; None: the same for all."""
+    """Seed that draws dev from the training split; None: dev is the same for all seeds."""
     return config.seed if config.data.split_by_seed else None
 
 
 class TaskOfUnits(ABC):
-    """What tasks of videos and of texts do alike: device, steps of an epoch, held-out units."""
+    """Base of tasks of videos and of texts: device, steps of an epoch, held-out units."""
 
     sample_name: str  # what training samples are called in messages
     notes: tuple[str, ...] = ()  # what a reader of results must know of the data, a sentence each
 
     def __init__(self, config: ArmConfig, device: torch.device, dtype: torch.dtype) -> None:
-        """Of a run whose data are not opened yet."""
+        """Take a run, whose data are not opened yet."""
         self.device, self.dtype = device, dtype
         self.autocast = autocast_of(config)
         self._config = config

@@ -114,7 +114,7 @@ class Denoising(TaskOfUnits):
         return losses
 
     def unchanged_losses(self, batch: Batch) -> Tensor:
-        """Of the disturbed frames as they are."""
+        """Losses of the disturbed frames as they are."""
         assert isinstance(batch.inputs, Tensor)
         return self.loss(batch.inputs, batch.targets)
 
@@ -123,7 +123,7 @@ class Denoising(TaskOfUnits):
     @property
     @abstractmethod
     def squares_per_loss(self) -> int:
-        """What a sample's sum of squared errors over its grey pixels is divided by in its loss."""
+        """Divisor of a sample's sum of squared errors over grey pixels in its loss."""
 
     @abstractmethod
     def patches_in(self, given: Tensor) -> Tensor:

@@ -95,5 +95,5 @@ class FrameDenoising(Denoising):
         return Patches(patches.grid, 1).cut(self._train_frames[frames_B], positions_B)
 
     def references(self, split: str = "dev") -> References:
-        """What needs no training, on the units of ``split``."""
+        """Scores of predictors that need no training, on the units of ``split``."""
         return linear_references(self._config, self, split)

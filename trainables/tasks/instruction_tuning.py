@@ -104,7 +104,7 @@ class InstructionTuning(TextTask):
         return self._prompts(split, evenly(self._unit_names(split), count))
 
     def unseen_prompts(self, count: int) -> list[Prompt]:
-        """Of dev units that no arm is measured on; of those that are, where all are.
+        """Prompts of dev units that no arm is measured on; of measured units, where all are.
 
         The first by their names, which are hashes: fewer are a part of more.
         """
@@ -115,18 +115,18 @@ class InstructionTuning(TextTask):
 
     def _prompts(self, split: str, names: Sequence[str]) -> list[Prompt]:
         tokens, examples = self.tokens.split(split), self.texts.split(split)
-        found = []
+        prompts = []
         for name, samples in zip(names, self._samples_of(split, names), strict=True):
             index = int(samples[0])
             example = examples[index]
-            asked = len(tokens.tokens(index)) - len(_answer(tokens, index))
-            ids = tokens.tokens(index)[:asked].tolist()
+            length = len(tokens.tokens(index)) - len(_answer(tokens, index))
+            ids = tokens.tokens(index)[:length].tolist()
             noise = partial(self._noise_of_token, (split, name))
-            found.append(Prompt(example.text, example.pair or "", ids, noise))
-        return found
+            prompts.append(Prompt(example.text, example.pair or "", ids, noise))
+        return prompts
 
     def prompt(self, instruction: str, context: str = "") -> Prompt:
-        """One that is in no data set. Raises as ``Asks``."""
+        """Prompt that is in no data set. Raises as ``Asks``."""
         text = templated(self._config.data.template, instruction, context)
         ids = prompt_tokens(self.tokenizer, [text])[0]
         if len(ids) >= self.longest:
@@ -165,8 +165,8 @@ class InstructionTuning(TextTask):
             generator = keyed_generator("cpu", seed, "inner_layers", step)
             first = constraint.first_layer
             among = self._config.model.layers - first
-            at = draw_layers(among, constraint.inner_layers, generator)
-            inputs = replace(inputs, layers=tuple(first + place for place in at))
+            layers = draw_layers(among, constraint.inner_layers, generator)
+            inputs = replace(inputs, layers=tuple(first + place for place in layers))
         return replace(batch, inputs=inputs)
 
     def shifted(self, split: str, shift: str, severity: float, draw: int) -> Iterator[Batch]:

@@ -57,7 +57,7 @@ class WienerFilter:
     variances_K: Floats  # its eigenvalues, >= 0
 
     def shrinkage(self, sigma: float) -> Floats:
-        """What each coefficient is multiplied by, in [0, 1]; 1 without noise."""
+        """Factor of each coefficient, in [0, 1]; 1 without noise."""
         if sigma == 0:
             return np.ones_like(self.variances_K)
         return self.variances_K / (self.variances_K + sigma**2)
@@ -116,8 +116,8 @@ def linear_references(config: ArmConfig, task: Denoising, split: str = "dev") ->
 
     def build(folder: Path) -> None:
         with threadpool_limits(1):  # sums must not depend on who builds first
-            found = _measure(config, task, split)
-        (folder / "references.json").write_text(json.dumps(dataclasses.asdict(found)))
+            references = _measure(config, task, split)
+        (folder / "references.json").write_text(json.dumps(dataclasses.asdict(references)))
 
     folder = built_once("references", key, build)
     return References(**json.loads((folder / "references.json").read_text()))

@@ -34,10 +34,10 @@ def _neighbours() -> dict[str, str]:
             sorted(
                 other
                 for other, (row, x) in places.items()
-                if other != letter and abs(row - at[0]) <= 1 and abs(x - at[1]) <= 1
+                if other != letter and abs(row - place[0]) <= 1 and abs(x - place[1]) <= 1
             )
         )
-        for letter, at in places.items()
+        for letter, place in places.items()
     }
 
 

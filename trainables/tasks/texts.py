@@ -50,7 +50,7 @@ class Text:
 
 
 class TextTask(TaskOfUnits):
-    """What all tasks of texts do alike, whatever is asked about a text."""
+    """Base of all tasks of texts."""
 
     sample_name = "texts"
 
@@ -83,7 +83,7 @@ class TextTask(TaskOfUnits):
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """That of the run's checkpoint."""
+        """Tokenizer of the run's checkpoint."""
         return load_tokenizer(self._tokenizer_place, answers=self._config.facts.answers)
 
     # --- the noise --------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ class TextTask(TaskOfUnits):
 
     @property
     def embedding_std(self) -> float:
-        """Of the clean word embeddings of the training split: the noise's sigma at gamma 1."""
+        """Standard deviation of the clean training embeddings: the noise's sigma at gamma 1."""
         assert self._width, "calibrate() comes first"
         return self._embedding_std
 

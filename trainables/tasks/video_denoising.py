@@ -73,5 +73,5 @@ class VideoDenoising(Denoising):
         return given
 
     def references(self, split: str = "dev") -> References:
-        """What needs no training, on the units of ``split``."""
+        """Scores of predictors that need no training, on the units of ``split``."""
         return linear_references(self._config, self, split)
