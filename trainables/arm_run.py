@@ -65,7 +65,7 @@ TOO_LITTLE = {
 
 @dataclass
 class _Arm:
-    """What a running arm holds in memory."""
+    """State of a running arm in memory."""
 
     task: Task
     training: Training
@@ -158,7 +158,7 @@ class ArmRun:
 
     @property
     def training(self) -> Training:
-        """Of a run that has begun."""
+        """Training of a run that has begun."""
         assert self._arm is not None
         return self._arm.training
 
@@ -175,7 +175,7 @@ class ArmRun:
                 self._settle(self._arm)
 
     def hold(self, part: float) -> None:
-        """From now on the arm holds such a part of this process's place."""
+        """Set the fraction of this process's place that the arm holds from now on."""
         if self._arm is not None and not self.record.is_final:
             self._count_held(_now_ms())
         self._part = part
@@ -203,7 +203,7 @@ class ArmRun:
             self._end("failed", self._reason(error))
 
     def _reason(self, error: Exception) -> str:
-        """What an error of training comes to, with advice where there is some.
+        """Reason for the record why training failed, with advice where there is some.
 
         Raises Crowded where more memory may do, GpuShareTooSmall where more of the GPU may,
         RankLost where another process died, GpuLost where the GPU did.
@@ -304,10 +304,10 @@ class ArmRun:
     def _environment(self) -> dict[str, Json]:
         processes = 1 if self._company is None else self._company.count
         config = self.config
-        of = (config.task, config.model.name, config.data.name)
+        names = (config.task, config.model.name, config.data.name)
         return {
             **environment(config.device, processes),
-            "training_code": training_code(*of, as_loaded=True),
+            "training_code": training_code(*names, as_loaded=True),
             **({"sweep": self.store.sweep} if self.store.sweep else {}),
         }
 
@@ -387,7 +387,7 @@ def built(
 ) -> tuple[Task, Training]:
     """An arm at its start: its task, unless another arm's is ``shared``, and its training."""
     task = build_task(config, device, dtype) if shared is None else shared
-    model = placed(config, build_model(config, task), device, whole=ranks is ALONE)
+    model = placed(config, build_model(config, task), device, complete=ranks is ALONE)
     if shared is None:
         introduce(model, task)
     weighting = weighting_of(

@@ -36,7 +36,7 @@ def parameter_dtype(config: ArmConfig) -> torch.dtype:
 
 
 def placed(
-    config: ArmConfig, network: nn.Module, device: torch.device, *, whole: bool = True
+    config: ArmConfig, network: nn.Module, device: torch.device, *, complete: bool = True
 ) -> nn.Module:
     """A run's network on its device, in ``parameter_dtype``.
 
@@ -47,10 +47,10 @@ def placed(
         config: the run.
         network: as ``build_model`` made it.
         device: where it goes.
-        whole: this process has all of it; parts of a network that is shared out have one type.
+        complete: this process has all of it; parts of a network that is shared out have one type.
     """
     network = network.to(parameter_dtype(config))
-    if whole and config.dtype == "bfloat16" and config.model.lora_rank:
+    if complete and config.dtype == "bfloat16" and config.model.lora_rank:
         from trainables.models.pretrained import narrow_frozen  # peft, transformers
 
         narrow_frozen(network)
@@ -91,7 +91,7 @@ def require_no_clashes(config: ArmConfig) -> None:
 
 @dataclass(frozen=True)
 class _TextSizes:
-    """What a network of texts is told of its task before there is one."""
+    """Facts of a task of texts that its network needs before there is one."""
 
     checkpoint: str
     answers: bool
@@ -99,7 +99,7 @@ class _TextSizes:
 
     @property
     def vocabulary(self) -> int:
-        """Of the checkpoint's tokenizer; asked for once its network is read."""
+        """Tokens of the checkpoint's tokenizer; read after its network."""
         from trainables.datasets.text.tokenizer import load_tokenizer
 
         return len(load_tokenizer(self.checkpoint, answers=self.answers))
@@ -159,20 +159,20 @@ def model_fingerprint(model: ModelConfig) -> str:
     from trainables.datasets.text.tokenizer import tokenizer_fingerprint
 
     checkpoint = str(model.checkpoint)
-    found = checkpoint_fingerprint(checkpoint)
+    fingerprint = checkpoint_fingerprint(checkpoint)
     if not facts_of(model_spec(model.name).task).reads_texts:
-        return found
-    both = f"{found} {tokenizer_fingerprint(checkpoint)}"
+        return fingerprint
+    both = f"{fingerprint} {tokenizer_fingerprint(checkpoint)}"
     return hashlib.sha256(both.encode()).hexdigest()[:16]
 
 
 def require_same_checkpoint(model: ModelConfig) -> None:
     """BadData where the files of a run's checkpoint are not those of its fingerprint."""
     known = model.checkpoint_fingerprint
-    if known and (found := model_fingerprint(model)) != known:
+    if known and (actual := model_fingerprint(model)) != known:
         raise BadData(
             f"the files of checkpoint {model.checkpoint!r} changed: expected fingerprint "
-            f"{known}, got {found}. Results of both cannot be compared. "
+            f"{known}, got {actual}. Results of both cannot be compared. "
             "Restore them, or clear model.checkpoint_fingerprint to start a new sweep on them."
         )
 

@@ -101,9 +101,9 @@ class Checkpoint:
                     "into its base model (merge_and_unload), and give the folder that "
                     "save_pretrained then writes, with its tokenizer."
                 ) from error
-            for file in sorted(_found(folder, ("*.*",))):
-                if (said := stand_in(file)) is not None:
-                    raise BadData(f"{file} {said}") from error
+            for file in sorted(_matching(folder, ("*.*",))):
+                if (problem := stand_in(file)) is not None:
+                    raise BadData(f"{file} {problem}") from error
             reason = str(error).strip().partition("\n")[0] or type(error).__name__
             raise BadData(
                 f"cannot read the {what} of checkpoint {self.name!r}: {reason.rstrip('.')}. It "
@@ -195,10 +195,10 @@ class Checkpoint:
         if detect_fake_mode() is not None:
             return _shaped_network(self)
         try:
-            found = [(str(f), (s := f.stat()).st_size, s.st_mtime_ns) for f in files_of(self.name)]
+            files = [(str(f), (s := f.stat()).st_size, s.st_mtime_ns) for f in files_of(self.name)]
         except (OSError, ValueError):  # reading says it better
             return _read_network(self)
-        return _base_network(self, tuple(found))
+        return _base_network(self, tuple(files))
 
     @property
     def _files(self) -> str:
@@ -227,8 +227,8 @@ def files_of(name: str) -> list[Path]:
     folder = _folder(name)
     if not folder.is_dir():
         folder = Path(snapshot_download(name, local_files_only=True))
-    weights = _found(folder, _WEIGHTS) or _found(folder, _OLD_WEIGHTS)
-    return sorted(_found(folder, _DESCRIBED) + weights)
+    weights = _matching(folder, _WEIGHTS) or _matching(folder, _OLD_WEIGHTS)
+    return sorted(_matching(folder, _DESCRIBED) + weights)
 
 
 def checkpoint_fingerprint(checkpoint: str) -> str:
@@ -256,8 +256,8 @@ def checkpoint_fingerprint(checkpoint: str) -> str:
 
 def downloaded() -> list[str]:
     """The names of the models in this machine's Hugging Face cache."""
-    found = Path(HF_HUB_CACHE).glob("models--*")
-    return sorted(folder.name.removeprefix("models--").replace("--", "/") for folder in found)
+    folders = Path(HF_HUB_CACHE).glob("models--*")
+    return sorted(folder.name.removeprefix("models--").replace("--", "/") for folder in folders)
 
 
 def _folder(name: str) -> Path:
@@ -268,25 +268,25 @@ def _folder(name: str) -> Path:
         return Path(name)
 
 
-def _found(folder: Path, patterns: tuple[str, ...]) -> list[Path]:
+def _matching(folder: Path, patterns: tuple[str, ...]) -> list[Path]:
     return [file for pattern in patterns for file in folder.glob(pattern)]
 
 
 @functools.lru_cache(maxsize=64)
 def _hash(file: Path, size: int, modified_ns: int) -> str:
-    """Of one file, once per process while it stays the same."""
+    """SHA-256 of one file, computed once per process while it stays the same."""
     with open(file, "rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 @functools.lru_cache(maxsize=1)
-def _base_network(checkpoint: Checkpoint, found: tuple[tuple[str, int, int], ...]) -> nn.Module:
-    """Of one checkpoint, once per process while its files stay the same."""
+def _base_network(checkpoint: Checkpoint, files: tuple[tuple[str, int, int], ...]) -> nn.Module:
+    """Network of one checkpoint, read once per process while its files stay the same."""
     return _read_network(checkpoint)
 
 
 def _shaped_network(checkpoint: Checkpoint) -> nn.Module:
-    """By its configuration alone: where tensors hold no numbers, no weights need be there."""
+    """Network of the configuration alone: fake tensors need no weights."""
     return _blocks(AutoModel.from_config(checkpoint.config()))  # type: ignore[no-untyped-call]
 
 

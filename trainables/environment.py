@@ -59,7 +59,7 @@ def environment(device: str, processes: int = 1) -> dict[str, Json]:
 
 
 def is_same_environment(one: Mapping[str, Json], other: Mapping[str, Json]) -> bool:
-    """Whether two are the same, whichever sweeps they served and whatever was before them."""
+    """True if two are equal, whichever sweeps they served and whatever was before them."""
     apart = {"before": None, "sweep": None}
     return {**one, **apart} == {**other, **apart}
 

@@ -106,7 +106,7 @@ class _Seen:
 
 
 class _Gathered:
-    """What batches come to, by unit and by sample."""
+    """Accumulates losses, norms and scores of batches, per unit and per sample."""
 
     def __init__(self, units: int) -> None:
         self.counts = np.zeros(units)
@@ -207,7 +207,7 @@ def measure_shifted(
 
 @dataclass(frozen=True)
 class _Passed:
-    """What the batches of a split came to, on the host."""
+    """Results of all batches of a split, on the host."""
 
     table: Floats  # [rows, samples]: of every batch its losses, norms and scores, side by side
     seen: list[_Seen]
@@ -232,7 +232,7 @@ def _measured(
     )
     gathered, sizes = _Gathered(len(names)), np.zeros(len(names))
     by_unit, scored = np.zeros(()), np.zeros(())
-    for draw, of_draw in itertools.groupby(_cut(passed), key=lambda found: found[0].draw):
+    for draw, of_draw in itertools.groupby(_cut(passed), key=lambda part: part[0].draw):
         for batch, (losses, norms, *other) in of_draw:
             gathered.add(batch, losses, norms, *other, is_scored=draw < score_draws)
         if draw == 0:
@@ -273,15 +273,15 @@ def _passed(
     tables, seen = list[Tensor](), list[_Seen]()
     for draw in range(draws):
         for batch in batches_of(draw):
-            found = layer_outcomes(model, task, batch)
-            losses = found.losses
-            if draw < enough and found.features is not None:
+            outcomes = layer_outcomes(model, task, batch)
+            losses = outcomes.losses
+            if draw < enough and outcomes.features is not None:
                 # a copy: a view of the states would keep all of their tokens
-                kept.append((torch.stack([x.float() for x in found.features]), batch.targets))
+                kept.append((torch.stack([x.float() for x in outcomes.features]), batch.targets))
             if with_input and (unchanged := task.unchanged_losses(batch)) is not None:
                 losses = torch.cat([losses, unchanged[None]])
-            parts = [losses, found.norms]
-            parts += [] if found.scores is found.losses else [found.scores]
+            parts = [losses, outcomes.norms]
+            parts += [] if outcomes.scores is outcomes.losses else [outcomes.scores]
             tables.append(torch.cat(parts))
             seen.append(_Seen(draw, batch.units, batch.samples, [len(part) for part in parts]))
         if sum(len(labels) for _, labels in kept) >= MOST_FEATURES:
@@ -363,21 +363,23 @@ def evaluate(
         **probe_fields(task, train.features, held_out.features),
         **shift_fields(config, task, shifted, references),
     )
-    found = {at_gamma(g): m for g, m in at_gammas.items()}
-    found[at_gamma(gamma)] = held_out  # also where it is no test gamma
-    found |= {under_shift(*condition): m for condition, m in shifted.items()}
-    of_samples = {n: m.sample_scores for n, m in found.items() if m.sample_scores is not None}
+    by_condition = {at_gamma(g): m for g, m in at_gammas.items()}
+    by_condition[at_gamma(gamma)] = held_out  # also where it is no test gamma
+    by_condition |= {under_shift(*condition): m for condition, m in shifted.items()}
+    of_samples = {
+        n: m.sample_scores for n, m in by_condition.items() if m.sample_scores is not None
+    }
     return evaluation, UnitScores(
         split=split,
         units=evaluation.dev_units,
         samples=held_out.sizes,
-        losses_UF={n: m.scored.astype(np.float32) for n, m in found.items()},
+        losses_UF={n: m.scored.astype(np.float32) for n, m in by_condition.items()},
         scores_N={n: values.astype(np.float32) for n, values in of_samples.items()},
     )
 
 
 def written_answers(config: ArmConfig, task: Task, model: nn.Module, split: str) -> list[Answer]:
-    """What the network writes after PROMPTS held-out prompts, clean and at train_gamma.
+    """Answers that the network writes to PROMPTS held-out prompts, clean and at train_gamma.
 
     Empty where the task asks for no words.
     """
@@ -391,7 +393,7 @@ def written_answers(config: ArmConfig, task: Task, model: nn.Module, split: str)
 
 
 def answered(task: Asks, model: Writer, prompt: Prompt, gamma: float, longest: int) -> Answer:
-    """What the network writes after a prompt, with noise on all tokens, its own included.
+    """Answer that the network writes to a prompt, with noise on all tokens, its own included.
 
     It stops at the end token, after ``longest`` tokens, or where the task's length is reached.
     """
@@ -453,23 +455,23 @@ def shift_fields(
         return {}
     scores: ByShift = {}
     losses: ByShift = {}
-    found: dict[str, ByShift] = {name: {} for name in shift_references(config.facts)}
+    by_reference: dict[str, ByShift] = {name: {} for name in shift_references(config.facts)}
     known = next(iter(references.metrics["constant"].values()))
     for (shift, severity), measured in shifted.items():
-        for at in (scores, losses, *found.values()):
-            at.setdefault(shift, {})
+        for table in (scores, losses, *by_reference.values()):
+            table.setdefault(shift, {})
         key = severity_key(severity)
         scores[shift][key] = measured.metrics(task)[-1]
         losses[shift][key] = measured.losses.tolist()
-        found["constant"][shift][key] = known
+        by_reference["constant"][shift][key] = known
         if measured.unchanged is not None:
-            found["identity"][shift][key] = measured.unchanged
-    return {"shift_scores": scores, "shift_layer_losses": losses, "shift_references": found}
+            by_reference["identity"][shift][key] = measured.unchanged
+    return {"shift_scores": scores, "shift_layer_losses": losses, "shift_references": by_reference}
 
 
 @dataclass(frozen=True)
 class DescentRatios:
-    """What the ratios f_l / f_{l-1} of single samples come to, in every layer 1..L."""
+    """Distribution over samples of the ratio f_l / f_{l-1}, in every layer 1..L."""
 
     quantiles: Floats  # [L, QUANTILES]
     counts: NDArray[np.int64]  # [L, RATIO_BINS]: samples
@@ -478,7 +480,7 @@ class DescentRatios:
 
 
 def descent_ratios(losses: Floats) -> DescentRatios:
-    """Those of samples with losses [L + 1, samples]."""
+    """Descent ratios of samples with losses [L + 1, samples]."""
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios_LB = losses[1:] / losses[:-1]
     ratios_LB[(losses[1:] == 0) & (losses[:-1] == 0)] = 1.0  # nothing was there, nothing came

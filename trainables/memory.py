@@ -65,7 +65,7 @@ def hold_to_share(device: torch.device, share: float) -> None:
 
 
 def gpu_is_lost() -> bool:
-    """Whether this process can no longer use its GPU, and could before.
+    """True if this process can no longer use its GPU, and could before.
 
     After an illegal access, a failed assertion or an error of the hardware, CUDA fails every later
     call of the process (see cudaErrorIllegalAddress), also those for the next arm.
@@ -104,7 +104,7 @@ _CPU_TEXTS = ("can't allocate memory", "Cannot allocate memory")
 
 
 def exhausted(error: BaseException) -> Literal["GPU", "CPU"] | None:
-    """Which memory was too small, or None when the error is of another kind.
+    """The memory that was too small, or None when the error is of another kind.
 
     Only PyTorch's allocator has a class for it; drivers and libraries say it in their texts.
     """

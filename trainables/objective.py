@@ -15,7 +15,7 @@ Scores = Mapping[str, float]  # the metric by test gamma ("0.15")
 def objective_of(
     metric: Metric, scores: Scores, references: Mapping[str, Scores], gammas: Sequence[float]
 ) -> float:
-    """What the search minimises, from the metric at ``gammas``; lower is better for every task.
+    """Objective that the search minimises, of the metric at ``gammas``; lower is better.
 
     Of a metric of which higher is better, up to 1: what is missing to 1. Else relative to the
     Wiener filter, or to the constant prediction where a task has no such filter.

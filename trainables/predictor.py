@@ -67,7 +67,7 @@ _TEXTS_AT_ONCE = 64
 
 @dataclass
 class _KnownTask:
-    """What a network asks of its task before training, as the arm's task answered."""
+    """Facts of the arm's task that a network needs before training, as stored."""
 
     scales: Scales
     classes: int
@@ -118,7 +118,7 @@ def class_names(config: ArmConfig, weights: bytes) -> list[str]:
 
 
 def form_of(config: ArmConfig) -> str:
-    """What the predictor of a run takes and returns, in words."""
+    """Description of the inputs and outputs of a run's predictor."""
     facts, data = config.facts, config.data
     if facts.reads_texts:
         return (
@@ -135,7 +135,7 @@ def form_of(config: ArmConfig) -> str:
 
 
 def _takes_windows(config: ArmConfig) -> bool:
-    """Whether arrays are windows of grey frames, since the network takes their patches."""
+    """True if arrays are windows of grey frames, of which the network takes patches."""
     shape = config.facts.sample_shape(config.data)
     return shape == (config.data.frames, config.data.patch_size**2)
 
@@ -172,7 +172,7 @@ class Predictor:
 
     @classmethod
     def load(cls, folder: Path) -> Predictor:
-        """What ``write_predictor`` wrote.
+        """Load the folder that ``write_predictor`` wrote.
 
         Raises:
             Misuse: another version of this package computes other numbers.
@@ -206,19 +206,19 @@ class Predictor:
 
     @property
     def reads_texts(self) -> bool:
-        """Whether it takes a table with the column ``text``, and maybe ``pair``; else an array."""
+        """True if it takes a table with the column ``text``, and maybe ``pair``; else an array."""
         return self._tokenizer is not None
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the array that it takes; -1: any length."""
+        """Shape of the array that it takes; -1: any length."""
         if _takes_windows(self.config):
             return (-1, self.config.data.frames, -1, -1)
         return (-1, *self.config.facts.sample_shape(self.config.data))
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of the arrays that it takes and returns."""
+        """Type of the arrays that it takes and returns."""
         return np.dtype(str(self._precision.dtype).removeprefix("torch."))
 
     def example(self) -> NDArray[Any] | pandas.DataFrame:
@@ -251,9 +251,13 @@ class Predictor:
         layer = int((params or {}).get("layer", layers))
         require(0 <= layer <= layers, "layer", layer, f"from 0 to {layers}")
         with torch.inference_mode():
-            return self._of_texts(inputs, layer) if self.reads_texts else self._of(inputs, layer)
+            return (
+                self._of_texts(inputs, layer)
+                if self.reads_texts
+                else self._of_arrays(inputs, layer)
+            )
 
-    def _of(self, inputs: Any, layer: int) -> NDArray[Any]:
+    def _of_arrays(self, inputs: Any, layer: int) -> NDArray[Any]:
         given = np.asarray(inputs, dtype=self.dtype)
         lengths = zip(given.shape, self.shape, strict=False)
         fits = given.ndim == len(self.shape) and all(w in (-1, n) for n, w in lengths)
@@ -262,21 +266,21 @@ class Predictor:
             return self._of_windows(given, layer)
         size = self.config.facts.samples_per_unit(self.config.data)
         parts = [given[first : first + size] for first in range(0, len(given), size)]
-        found = [self._predicted(torch.tensor(part), layer) for part in parts]
-        return np.concatenate(found) if found else given
+        predictions = [self._predicted(torch.tensor(part), layer) for part in parts]
+        return np.concatenate(predictions) if predictions else given
 
     def _of_windows(self, windows_NTHW: NDArray[Any], layer: int) -> NDArray[Any]:
         """One window at a time, as the evaluation does; of its own size it may be another."""
         patch, sides = self.config.data.patch_size, windows_NTHW.shape[2:]
         fits = not any(side % patch for side in sides)
         require(fits, "the sides of frames", sides, f"multiples of {patch}", "pad or crop them")
-        found = np.empty_like(windows_NTHW)
+        denoised = np.empty_like(windows_NTHW)
         for i, window_THW in enumerate(windows_NTHW):
             patches = cut_into_patches(torch.tensor(window_THW), patch)
             predicted = self._predicted(patches.transpose(0, 1).contiguous(), layer)
             frames = torch.from_numpy(predicted).transpose(0, 1)
-            found[i] = joined_patches(frames, *sides).numpy()
-        return found
+            denoised[i] = joined_patches(frames, *sides).numpy()
+        return denoised
 
     def _predicted(self, samples: Tensor, layer: int) -> NDArray[Any]:
         given = samples.to(self.device, self._precision.dtype)
@@ -319,8 +323,8 @@ class Predictor:
         return torch.tensor(filled, dtype=torch.int64, device=self.device)
 
 
-class Asked:
-    """The network of one arm as it was kept, beside the task that it was trained on."""
+class Answerer:
+    """Kept network of one arm that answers prompts, with the task that it was trained on."""
 
     def __init__(self, config: ArmConfig, weights: bytes) -> None:
         """Load it, on a GPU where it was trained on one and there is one, else on the CPU.
@@ -345,14 +349,14 @@ class Asked:
 
     def of_texts(self, texts: Sequence[tuple[str, str]]) -> list[Prompt | None]:
         """Prompts of instructions and their inputs; None for one that leaves an answer no room."""
-        found: list[Prompt | None] = []
+        prompts: list[Prompt | None] = []
         for instruction, context in texts:
             try:
-                found.append(self._task.prompt(instruction, context))
+                prompts.append(self._task.prompt(instruction, context))
             except InvalidValue:
-                found.append(None)
-        return found
+                prompts.append(None)
+        return prompts
 
     def answer(self, prompt: Prompt, gamma: float, longest: int = LONGEST_ANSWER) -> Answer:
-        """What the network writes at a noise level, of ``longest`` tokens at most."""
+        """Answer that the network writes at a noise level, of ``longest`` tokens at most."""
         return answered(self._task, self._model, prompt, gamma, longest)

@@ -43,7 +43,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Probe:
-    """What one layer's probe reaches on the dev split.
+    """Scores of one layer's probe on the dev split.
 
     C is chosen there too, among few: the figures are a little too good, alike for both arms.
     """

@@ -63,15 +63,15 @@ GPU_LOST_PAUSE_S = 2.0  # a machine that fails arms at once would else get one a
 
 @dataclasses.dataclass(frozen=True)
 class ArmResult:
-    """What one arm of a trial came to in a step."""
+    """Result of one arm of a trial in a step."""
 
     signature: str
     finished: bool  # its final record is in the store
     report: Report | None  # its last; None where it ended without one
 
     @classmethod
-    def of(cls, record: ArmRecord) -> ArmResult:
-        """Of an arm's record."""
+    def from_record(cls, record: ArmRecord) -> ArmResult:
+        """Result as an arm's record has it."""
         last = record.reports[-1] if record.reports else None
         return cls(record.signature, record.is_final, last)
 
@@ -90,7 +90,7 @@ def trial_config(
     avoid: Sequence[str] = (),
     codes: Sequence[str] = (),
 ) -> dict[str, Json]:
-    """What Tune carries for a trial: plain strings, so that it copies and logs next to nothing.
+    """Trial configuration for Tune: plain strings, so that it copies and logs next to nothing.
 
     The driver's code is named, too: a worker that has other code trains nothing.
 
@@ -124,7 +124,7 @@ def trial_config(
 
 
 def resources_of(config: dict[str, Json]) -> PlacementGroupFactory:
-    """What Tune asks Ray for, for one trial: all of its processes at once, or none."""
+    """Resources of one trial that Tune requests from Ray: all processes at once, or none."""
     count, avoid = config["processes"], config["avoid"]
     bundles = [json.loads(config["bundle"])] * count
     if not avoid:
@@ -139,7 +139,7 @@ def configs_of(config: dict[str, Json]) -> list[ArmConfig]:
 
 
 def arms_of(result: dict[str, Json]) -> list[ArmResult]:
-    """What the arms of a trial came to in the step of this result; empty where none did."""
+    """Results of a trial's arms in the step of this result; empty where there are none."""
 
     def arm(signature: str, finished: bool, report: dict[str, Json] | None) -> ArmResult:
         return ArmResult(signature, finished, None if report is None else Report(**report))
@@ -197,11 +197,11 @@ class ArmTrial(Trainable):
             return _problem(traceback.format_exc(limit=-3))
 
     def save_checkpoint(self, checkpoint_dir: str) -> dict[str, Json]:
-        """Nothing: the run store has the arm's checkpoint."""
+        """Save nothing: the run store has the arm's checkpoint."""
         return {}
 
     def load_checkpoint(self, checkpoint: dict[str, Json] | None) -> None:
-        """Nothing: the first step resumes from the run store."""
+        """Load nothing: the first step resumes from the run store."""
 
     def cleanup(self) -> None:
         """Let go of the models, and of the processes that train with this one."""
@@ -227,18 +227,18 @@ class ArmTrial(Trainable):
 
     def _refuse_other_code(self) -> None:
         """Raise OtherCode unless the code here is the driver's."""
-        told = self._trial_config
-        if told["code"] != training_version():
+        given = self._trial_config
+        if given["code"] != training_version():
             raise OtherCode(
                 f"{socket.gethostname()}, where an arm is to be trained, has other code "
-                f"({DISTRIBUTION} {training_version()}) than the sweep's driver ({told['code']}); "
+                f"({DISTRIBUTION} {training_version()}) than the sweep's driver ({given['code']}); "
                 "it would train to other numbers, so it trains nothing. Install the same on every "
                 "machine (`ray up` installs the laptop's checkout; `sweep doctor` names those that "
                 "differ), or leave the files alone while a sweep runs; then resume it."
             )
-        for code, config in zip(json.loads(told["codes"]), configs_of(told), strict=False):
-            of = (config.task, config.model.name, config.data.name)
-            here = code_text(training_code(*of, as_loaded=True))
+        for code, config in zip(json.loads(given["codes"]), configs_of(given), strict=False):
+            names = (config.task, config.model.name, config.data.name)
+            here = code_text(training_code(*names, as_loaded=True))
             if here != code:
                 raise OtherCode(
                     f"{socket.gethostname()}, where an arm is to be trained, has a plug-in's code "
@@ -254,40 +254,40 @@ class ArmTrial(Trainable):
             from trainables.arm_run import ArmRun  # torch: in the worker only, not in the driver
             from trainables.fused.group import ArmGroup
 
-        told = self._trial_config
-        objects = RetryingStore(told["root"], patience_s=told["patience_s"])
-        if told["landmark"] and not objects.exists(told["landmark"]):
+        given = self._trial_config
+        objects = RetryingStore(given["root"], patience_s=given["patience_s"])
+        if given["landmark"] and not objects.exists(given["landmark"]):
             raise StoreError(
-                f"{told['landmark']} is not below {objects.root} on {socket.gethostname()}, where "
+                f"{given['landmark']} is not below {objects.root} on {socket.gethostname()}, where "
                 "an arm is to be trained. Give a --storage that every machine of the cluster sees: "
                 "object storage, or a folder that all of them mount."
             )
-        store = ArmStore(objects, driver=told["driver"], sweep=told["sweep"])
-        bundle = json.loads(told["bundle"])
-        if told["processes"] > 1:
+        store = ArmStore(objects, driver=given["driver"], sweep=given["sweep"])
+        bundle = json.loads(given["bundle"])
+        if given["processes"] > 1:
             from trainables.sharding.placed import PlacedCompany
 
             self._company = PlacedCompany(
-                told["processes"], bundle, told["root"], told["patience_s"]
+                given["processes"], bundle, given["root"], given["patience_s"]
             )
         runs = [
             ArmRun(
                 config,
                 store,
                 gpu_share=bundle.get("GPU", 1.0),
-                tolerance=told["tolerance"],
+                tolerance=given["tolerance"],
                 company=self._company,
             )
-            for config in configs_of(told)
+            for config in configs_of(given)
         ]
         return ArmGroup(runs)
 
 
 @contextmanager
 def _collecting_seldom() -> Iterator[None]:
-    """What is made in the block stays: the garbage collector need not look again and again.
+    """Collect garbage seldom in the block, all of whose objects stay.
 
-    A third of the time that torch's import takes.
+    It saves a third of the time that torch's import takes.
     """
     usual = gc.get_threshold()
     gc.set_threshold(50_000, 20, 100)
@@ -313,8 +313,8 @@ def _problem(text: str, *kinds: str) -> dict[str, Json]:
 
 
 def _result(records: Sequence[ArmRecord], *, done: bool) -> dict[str, Json]:
-    """What the arms came to as one string, and at most eight numbers, of the first."""
-    arms = [ArmResult.of(record) for record in records]
+    """Results of the arms as one string, and at most eight numbers, of the first."""
+    arms = [ArmResult.from_record(record) for record in records]
     result: dict[str, Json] = {
         "done": done,
         ARMS: json.dumps([dataclasses.asdict(arm) for arm in arms]),

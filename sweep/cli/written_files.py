@@ -42,7 +42,7 @@ from trainables.records.arms import ArmStore
 if TYPE_CHECKING:
     from sweep.report.win_rates import Instruction, Row
     from sweep.study.pairs import Pair
-    from trainables.predictor import Asked
+    from trainables.predictor import Answerer
     from trainables.records.arm_record import ArmRecord
     from trainables.records.objects import ObjectStore
     from trainables.tasks.base import Prompt
@@ -340,12 +340,12 @@ class Asking:
     ) -> dict[float, list[Row]]:
         """One arm's answers by noise level, kept in a list for each."""
         from sweep.report.win_rates import write_answers
-        from trainables.predictor import Asked
+        from trainables.predictor import Answerer
 
         config = record.config
         weights = ArmStore(objects).weights(record.signature)
         assert weights is not None  # looked for before
-        arm = Asked(config, weights)
+        arm = Answerer(config, weights)
         asked = self._asked(arm, config.data.name)
         found = {}
         for gamma in gammas:
@@ -359,7 +359,7 @@ class Asking:
             click.echo(str(path))
         return found
 
-    def _asked(self, arm: Asked, data: str) -> list[tuple[Instruction, Prompt]]:
+    def _asked(self, arm: Answerer, data: str) -> list[tuple[Instruction, Prompt]]:
         """Instructions as a judge reads them, and their prompts."""
         from sweep.report.win_rates import Instruction
 

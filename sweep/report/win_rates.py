@@ -23,7 +23,7 @@ from trainables.machine import file_locks
 from trainables.machine.atomic_files import atomic_file, write_atomically
 
 if TYPE_CHECKING:
-    from trainables.predictor import Asked
+    from trainables.predictor import Answerer
     from trainables.tasks.base import Prompt
 
 Row = dict[str, str]  # an answer in AlpacaEval's fields
@@ -100,7 +100,7 @@ def write_answers(
     generator: str,
     asked: Sequence[tuple[Instruction, Prompt]],
     gamma: float,
-    arm: Asked,
+    arm: Answerer,
     longest: int,
 ) -> Iterator[Row]:
     """Answer what is asked, and yield the answers one by one, in its order.

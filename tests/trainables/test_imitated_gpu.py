@@ -30,7 +30,7 @@ from trainables.config.arm import ArmConfig
 from trainables.errors import GpuLost, GpuShareTooSmall
 from trainables.evaluation import measure
 from trainables.fused.group import ArmGroup
-from trainables.predictor import Asked, Predictor, write_predictor
+from trainables.predictor import Answerer, Predictor, write_predictor
 from trainables.primal_dual import weighting
 from trainables.records.arm_record import ArmRecord
 from trainables.records.arms import ArmStore
@@ -231,7 +231,7 @@ def test_a_kept_network_is_asked_on_the_gpu_as_on_the_cpu(
 def asked(record: ArmRecord, weights: bytes, folder: Path) -> tuple[Any, str]:
     """What a kept network says, and where it is."""
     if record.config.facts.answers:
-        network = Asked(record.config, weights)
+        network = Answerer(record.config, weights)
         (prompt,) = network.held_out(1)
         device = next(network._model.parameters()).device  # type: ignore[attr-defined]
         return network.answer(prompt, 0.0, 4).written, device.type

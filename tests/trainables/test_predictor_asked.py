@@ -13,15 +13,15 @@ from trainables.arm_run import ArmRun
 from trainables.build import build_model
 from trainables.config.arm import ArmConfig
 from trainables.errors import Misuse
-from trainables.predictor import Asked
+from trainables.predictor import Answerer
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 from trainables.training import to_bytes
 
 
-def untrained(config: ArmConfig) -> Asked:
+def untrained(config: ArmConfig) -> Answerer:
     model = build_model(config, instruction_task(config))
-    return Asked(config, to_bytes({"model": model.state_dict()}))
+    return Answerer(config, to_bytes({"model": model.state_dict()}))
 
 
 def test_a_kept_network_answers_as_its_arm_did(tmp_path: Path) -> None:
@@ -32,7 +32,7 @@ def test_a_kept_network_answers_as_its_arm_did(tmp_path: Path) -> None:
     assert record.evaluation is not None
     weights = store.weights(record.signature)
     assert weights is not None
-    asked = Asked(config, weights)
+    asked = Answerer(config, weights)
     prompts = instruction_task(config).prompts("dev", 3)
     asks = [(prompt, gamma) for prompt in prompts for gamma in (0.0, config.train_gamma)]
     assert [asked.answer(*ask) for ask in asks] == record.evaluation.answers
@@ -83,4 +83,4 @@ def test_a_prompt_that_leaves_no_room_is_none_and_answers_end_in_time(tmp_path: 
 
 def test_networks_that_write_nothing_are_refused(tmp_path: Path) -> None:
     with pytest.raises(Misuse, match="task video_denoising write no answers"):
-        Asked(TINY, b"")
+        Answerer(TINY, b"")

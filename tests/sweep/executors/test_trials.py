@@ -86,7 +86,7 @@ class Work:
         """What a worker says of an arm whose final record it has stored."""
         record = finished(arm.config, LOSSES)
         self.coordinator.runs.put_record(record)
-        return ArmResult.of(record)
+        return ArmResult.from_record(record)
 
     def arms(self, trial: str) -> list[str]:
         return [arm.signature for arm in self.assigned(trial).arms]
@@ -332,7 +332,7 @@ def test_of_a_group_that_hangs_again_the_first_is_failed_and_the_others_go_on(
     assert record.status == "failed"
     assert 0 <= record.held_s < 3600  # it never reported: since its worker got it, not since 1970
     assert record.started_ms > 0
-    work.live.reported(trial, [ArmResult.of(record)], "here")
+    work.live.reported(trial, [ArmResult.from_record(record)], "here")
     assert work.arms(trial) == [arm.signature for arm in others]
     assert not any(work.coordinator.runs.record(arm.signature) for arm in others)
 

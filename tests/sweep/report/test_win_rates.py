@@ -21,7 +21,7 @@ from tests.support.data.instruction_runs import instruction_task, tiny_instructi
 from tests.support.servers.judges import judge_server
 from trainables.build import build_model
 from trainables.errors import BadData, Failure, InvalidValue, Misuse
-from trainables.predictor import Asked
+from trainables.predictor import Answerer
 from trainables.training import to_bytes
 
 Rows = list[dict[str, str]]
@@ -86,13 +86,13 @@ def test_a_set_is_called_by_its_file_and_what_is_in_it(tmp_path: Path) -> None:
 
 
 @pytest.fixture(name="arm")
-def _arm(tmp_path: Path) -> Asked:
+def _arm(tmp_path: Path) -> Answerer:
     config = tiny_instructions(tmp_path)
     model = build_model(config, instruction_task(config))
-    return Asked(config, to_bytes({"model": model.state_dict()}))
+    return Answerer(config, to_bytes({"model": model.state_dict()}))
 
 
-def test_a_list_grows_and_nothing_is_asked_twice(arm: Asked, tmp_path: Path) -> None:
+def test_a_list_grows_and_nothing_is_asked_twice(arm: Answerer, tmp_path: Path) -> None:
     asked = [(Instruction(p.text.strip()), p) for p in arm.held_out(6)]
     path = tmp_path / "lists" / "one.json"
     whole = list(write_answers(path, "g", asked, 0.25, arm, 4))
@@ -110,7 +110,7 @@ def test_a_list_grows_and_nothing_is_asked_twice(arm: Asked, tmp_path: Path) -> 
     assert json.loads(path.read_text()) == grown
 
 
-def test_a_list_that_is_stopped_keeps_every_answer(arm: Asked, tmp_path: Path) -> None:
+def test_a_list_that_is_stopped_keeps_every_answer(arm: Answerer, tmp_path: Path) -> None:
     asked = [(Instruction(p.text.strip()), p) for p in arm.held_out(6)]
     path = tmp_path / "one.json"
     answers = write_answers(path, "g", asked, 0.25, arm, 4)
@@ -119,7 +119,7 @@ def test_a_list_that_is_stopped_keeps_every_answer(arm: Asked, tmp_path: Path) -
     assert json.loads(path.read_text()) == first
 
 
-def test_lists_of_others_are_left_alone(arm: Asked, tmp_path: Path) -> None:
+def test_lists_of_others_are_left_alone(arm: Answerer, tmp_path: Path) -> None:
     asked = [(Instruction(p.text.strip()), p) for p in arm.held_out(2)]
     path = tmp_path / "one.json"
     list(write_answers(path, "an arm-128", asked, 0.25, arm, 4))
