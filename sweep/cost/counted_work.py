@@ -164,10 +164,10 @@ class _Pass(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._alive: set[int] = set()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        found = func(*args, **(kwargs or {}))
+        result = func(*args, **(kwargs or {}))
         if func.is_view:  # also of weights, which a pass does not make
-            return found
-        made = [t for t in tree_leaves(found) if isinstance(t, Tensor)]
+            return result
+        made = [t for t in tree_leaves(result) if isinstance(t, Tensor)]
         self.launches += bool(made) and func not in _NO_KERNELS
         for storage in (tensor.untyped_storage() for tensor in made):
             if storage._cdata not in self._alive:
@@ -175,7 +175,7 @@ class _Pass(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self._bytes += storage.nbytes()
                 weakref.finalize(storage, self._free, storage._cdata, storage.nbytes())
         self.peak_bytes = max(self.peak_bytes, self._bytes)
-        return found
+        return result
 
     def _free(self, key: int, size: int) -> None:
         self._alive.discard(key)

@@ -48,7 +48,7 @@ DRAWN_S = 4e-8  # of the host, for a number of held-out noise: likewise
 
 @dataclass(frozen=True)
 class TextShape:
-    """What texts of one data set are like."""
+    """Size of the texts of one data set."""
 
     tokens: int  # of a sample, cut at 256; of instructions with their answer
     examples: float  # of the data set's own training split, of which dev is a share
@@ -93,7 +93,7 @@ GPUS: Mapping[str, Gpu] = {
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a sweep costs on one kind of device."""
+    """Estimated cost of a sweep on one kind of device."""
 
     device: str
     assumption: str  # where the times come from
@@ -123,7 +123,7 @@ class Estimate:
 
 
 def estimate(space: SearchSpace, gpu: str | None = None) -> Estimate:
-    """What a sweep of the space costs: on this machine's CPU, or on the GPU of this name.
+    """Estimate the cost of a sweep: on this machine's CPU, or on the GPU of this name.
 
     A shared unconstrained arm counts once. Steps of a GPU space are estimated for the CPU as well,
     when none is named: that is what they would cost here.
@@ -190,7 +190,7 @@ def estimate_entry(space: SearchSpace, gpu: str | None) -> dict[str, Json]:
 
 
 def gpu_here() -> str:
-    """What the GPU of this machine calls itself; '': there is none."""
+    """Name of this machine's GPU; empty: there is none."""
     return torch.cuda.get_device_name() if torch.cuda.is_available() else ""
 
 
@@ -262,7 +262,7 @@ def arm_memory_gb(config: ArmConfig, gpu: str | None = None) -> float:
 
 
 def backward(config: ArmConfig) -> float:
-    """What a backward pass costs, in forward passes.
+    """Cost of a backward pass, in forward passes.
 
     Frozen weights have no gradient of their own (LoRA), and blocks may run once more.
     """
@@ -276,7 +276,7 @@ def work_of(config: ArmConfig) -> Work:
 
 
 def is_timed(config: ArmConfig) -> bool:
-    """Whether a step is small enough to be taken here, on noise; a checkpoint is never fetched."""
+    """True if a step is small enough to be timed here, on noise; no checkpoint is fetched."""
     work = work_of(config)
     small = _passes_a_step(config) * work.forward_flops < LARGEST_TIMED
     return config.model.checkpoint is None and small and work.parameters < LARGEST_BUILT
@@ -321,7 +321,7 @@ def _text_shape(config: ArmConfig) -> TextShape:
 
 
 def _passes_a_step(config: ArmConfig) -> float:
-    """As many forward passes of a sample as one step costs."""
+    """Cost of one step, in forward passes of a sample."""
     return config.batch_size * (1 + backward(config))
 
 

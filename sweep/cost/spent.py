@@ -26,18 +26,18 @@ PUT_EVERY_S = 30.0  # while a sweep runs: all of them are one object
 
 @dataclass(frozen=True)
 class Held:
-    """What an arm held, or several: places of machines, and GPUs in them."""
+    """Time that one or several arms held: seconds of places, and of GPUs in them."""
 
     arms: int = 0
     seconds: float = 0.0  # of a place: an idle arm, between two drivers, holds nothing
     gpu_seconds: float = 0.0
 
     def __sub__(self, other: Held) -> Held:
-        """What is left of it without the other."""
+        """Time without that of the other."""
         return self + Held(-other.arms, -other.seconds, -other.gpu_seconds)
 
     def __add__(self, other: Held) -> Held:
-        """Both together."""
+        """Time of both together."""
         return Held(
             self.arms + other.arms,
             self.seconds + other.seconds,
@@ -46,10 +46,10 @@ class Held:
 
 
 class Spent:
-    """What the final arms of one sweep held, whoever trained them."""
+    """Time that the final arms of one sweep held, whoever trained them."""
 
     def __init__(self, held: Mapping[str, Held] = MappingProxyType({})) -> None:
-        """What is known already, by signature."""
+        """Start with the times that are known already, by signature."""
         self.held = dict(held)
         self.all = sum(held.values(), Held())
         self._put_s = time.monotonic()
@@ -57,7 +57,7 @@ class Spent:
 
     @classmethod
     def stored(cls, objects: ObjectStore, sweep: str) -> Spent:
-        """What is stored of it. Raises StoreError when it cannot be read."""
+        """Times as stored. Raises StoreError when they cannot be read."""
         return cls(objects.get_derived(_name(sweep), _from_json) or {})
 
     def add(self, record: ArmRecord, gpus: float) -> None:
@@ -80,7 +80,7 @@ class Spent:
                 self.add(record, gpus_held(record, space))
 
     def total(self, signatures: Iterable[str]) -> Held:
-        """What those of these arms held that are known."""
+        """Time that these arms held; arms that are not known count nothing."""
         known = (self.held[s] for s in dict.fromkeys(signatures) if s in self.held)
         return sum(known, Held())
 
@@ -93,7 +93,7 @@ class Spent:
 
 
 def held_text(held: Held) -> str:
-    """What arms held, in words.
+    """Time that arms held, in words.
 
     >>> held_text(Held(3, 119.7)), held_text(Held(3, 900.0)), held_text(Held(8, 36e3, 9e3))
     ('2 min 0 s', '15 min', '10.0 h (2.5 GPU-hours)')
@@ -103,22 +103,22 @@ def held_text(held: Held) -> str:
 
 
 def _time_text(seconds: float) -> str:
-    whole = round(seconds)
-    if whole < 600:
-        return f"{whole // 60} min {whole % 60} s" if whole >= 60 else f"{whole} s"
-    return f"{whole / 60:.0f} min" if whole < 5400 else f"{whole / HOUR_S:,.1f} h"
+    rounded = round(seconds)
+    if rounded < 600:
+        return f"{rounded // 60} min {rounded % 60} s" if rounded >= 60 else f"{rounded} s"
+    return f"{rounded / 60:.0f} min" if rounded < 5400 else f"{rounded / HOUR_S:,.1f} h"
 
 
 def gpus_of(config: ArmConfig, space: SearchSpace, processes: int = 1) -> float:
-    """GPUs of each of an arm's places where nobody has said others; measured ones: a whole one."""
+    """Default GPUs of each of an arm's places; 1 where ``gpus_per_arm`` is "measured"."""
     if config.device != "cuda":
         return 0.0
-    whole = processes > 1 or space.gpus_per_arm == "measured"
-    return 1.0 if whole else float(space.gpus_per_arm)
+    is_one_gpu = processes > 1 or space.gpus_per_arm == "measured"
+    return 1.0 if is_one_gpu else float(space.gpus_per_arm)
 
 
 def gpus_held(record: ArmRecord, space: SearchSpace) -> float:
-    """The same of an arm that was trained, by as many processes as trained it last."""
+    """GPUs of each place of a trained arm, by as many processes as trained it last."""
     return gpus_of(record.config, space, int(record.environment.get("processes", 1)))
 
 
@@ -128,14 +128,14 @@ def put_estimate(objects: ObjectStore, sweep: str, estimate: Mapping[str, Json])
 
 
 def stored_estimate(objects: ObjectStore, sweep: str) -> dict[str, Json] | None:
-    """What was stored; None: nothing."""
+    """Stored estimate of a sweep; None: there is none."""
     return objects.get_derived(_estimate(sweep), dict[str, Json])
 
 
 def estimated_seconds(
     estimate: Mapping[str, Json] | None, arms: Iterable[tuple[str, bool]]
 ) -> float | None:
-    """What arms were thought to take; None where that is not known of every one.
+    """Estimated seconds of arms; None where one of them has no estimate.
 
     Args:
         estimate: that of their sweep.

@@ -20,7 +20,7 @@ FEWEST, MOST = 3, 30  # steps that are timed, after one that is not
 
 @contextmanager
 def torch_threads(count: int) -> Iterator[None]:
-    """So many threads of torch in the block; then again those of before."""
+    """Use ``count`` threads of torch in the block; then again those of before."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
