@@ -38,7 +38,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Decisions:
-    """What is known of every hypothesis; arrays of [..., H], families first."""
+    """State of every hypothesis; arrays of [..., H], families first."""
 
     seeds: Ints  # whole ones
     counted: Ints  # of those, how many the numbers are of: the stage that decided, or the last
@@ -83,9 +83,9 @@ def aligned(
 
 
 def hypotheses(design: Design, differences_SK: Floats) -> Floats:
-    """What is tested, [..., H, K]: means of the families, then the settings.
+    """Differences of every hypothesis, [..., H, K]: means of families, then the settings.
 
-    NaN from the first seed on that a family has not whole.
+    NaN from the first seed on that a family lacks a setting of.
     """
     differences_SK = np.asarray(differences_SK, dtype=np.float64)
     settings = differences_SK.shape[-2] if differences_SK.ndim > 1 else 0
@@ -142,8 +142,8 @@ def decide(design: Design, differences_SK: Floats) -> Decisions:
     last_H = np.where(decided_H, first_H, passed_H)
 
     def at_last(values_HN: Floats) -> Floats:
-        found: Floats = np.take_along_axis(values_HN, last_H[..., None], axis=-1)[..., 0]
-        return found
+        taken: Floats = np.take_along_axis(values_HN, last_H[..., None], axis=-1)[..., 0]
+        return taken
 
     is_same_H = decided_H & (at_last(same_HN) <= design.error)
     # Of a decision the numbers are those of the stage whose own p made it: a family that passes
@@ -219,13 +219,13 @@ def interval_name(design: Design, level: float) -> str:
     >>> interval_name(Design.planned({"UT": ("L=4",)}, seeds=20), 0.985)
     'paired t interval, 95 % over all 2 looks (98.5 % at this one)'
     """
-    whole = f"{100 * (1 - design.error):g} %"
+    level_text = f"{100 * (1 - design.error):g} %"
     if design.rule == "any_time":
-        return f"t confidence sequence, {whole} over all seeds"
+        return f"t confidence sequence, {level_text} over all seeds"
     if len(design.looks) == 1:
-        return f"paired t interval, {whole}"
+        return f"paired t interval, {level_text}"
     here = "" if math.isnan(level) else f" ({100 * level:.4g} % at this one)"
-    return f"paired t interval, {whole} over all {len(design.looks)} looks{here}"
+    return f"paired t interval, {level_text} over all {len(design.looks)} looks{here}"
 
 
 def _different_p(design: Design, values_K: Floats) -> Floats:
@@ -253,11 +253,11 @@ def _equivalent_p(design: Design, values_K: Floats) -> Floats:
 
 
 def _flipped(design: Design, p: Floats, values_K: Floats, sides: int = 2) -> Floats:
-    """p, or that of sign flips where it is larger; it is asked where the t test finds something."""
-    found = p <= design.error
-    if design.sign_flips and found.any():
+    """p, or that of sign flips where it is larger: computed only where p is small already."""
+    is_small = p <= design.error
+    if design.sign_flips and is_small.any():
         p = p.copy()
-        p[found] = np.maximum(p[found], paired.sign_flip_p(values_K[found]) * sides / 2)
+        p[is_small] = np.maximum(p[is_small], paired.sign_flip_p(values_K[is_small]) * sides / 2)
     return p
 
 

@@ -19,7 +19,7 @@ SPENDING = (0.3, 0.7)  # shares of the error, of the first looks and the last
 
 @dataclass(frozen=True)
 class Design:
-    """What is tested, at which error, and at which numbers of seeds.
+    """Design of a confirmation: hypotheses, error, and numbers of seeds to test at.
 
     Rules: ``fixed`` tests once, at the one look; ``looks`` at each, which spends its share of the
     error (their sum is all of it: a union bound, so any dependence between looks is allowed);

@@ -24,12 +24,14 @@ def failure_rates_p(first: Sequence[bool], second: Sequence[bool]) -> float:
     return float(mcnemar(table, exact=True).pvalue)
 
 
-def clopper_pearson(count: int, of: int, level: float = 0.95) -> tuple[float, float]:
+def clopper_pearson(count: int, total: int, level: float = 0.95) -> tuple[float, float]:
     """Exact interval of a share, such as of seeds certified feasible; at least ``level``.
 
     >>> [round(bound, 3) for bound in clopper_pearson(5, 5)]
     [0.478, 1.0]
     """
-    require(0 <= count <= of and of > 0, "count", count, f"from 0 to {of}, and that above 0")
-    low, high = proportion_confint(count, of, alpha=1 - level, method="beta")
+    require(
+        0 <= count <= total and total > 0, "count", count, f"from 0 to {total}, and that above 0"
+    )
+    low, high = proportion_confint(count, total, alpha=1 - level, method="beta")
     return float(low), float(high)

@@ -131,8 +131,8 @@ def sign_flip_p(values_K: Floats) -> Floats:
     seeds = values_K.shape[-1]
     rows_RK = values_K.reshape(-1, seeds)
     if seeds > FEW_SEEDS:
-        found = [sign_flip(row_K).p for row_K in rows_RK]
-        return np.array(found, dtype=np.float64).reshape(values_K.shape[:-1])
+        tests_p = [sign_flip(row_K).p for row_K in rows_RK]
+        return np.array(tests_p, dtype=np.float64).reshape(values_K.shape[:-1])
     # The first sign stays: a flip of all signs gives the same |sum|.
     signs_KD = 1.0 - 2.0 * (np.arange(2 ** (seeds - 1)) >> np.arange(seeds)[:, None] & 1)
     p_R = np.empty(len(rows_RK))

@@ -39,7 +39,7 @@ def t_power(effect: float, seeds: int, level: float) -> float:
 
 
 def can_mark(design: Design, seeds: int, tests: int) -> bool:
-    """Whether so many seeds could mark an effect of any size: sign flips have a least p.
+    """True if so many seeds could mark an effect of any size: sign flips have a least p.
 
     >>> [can_mark(Design.planned({"UT": ("L=4",)}, seeds), seeds, 1) for seeds in (5, 6)]
     [False, True]
@@ -76,7 +76,7 @@ def power(design: Design, effect: float, seeds: int, tests: int, *, key: int = 0
 
 
 def _stages(design: Design, seeds: int, tests: int) -> list[tuple[int, float]]:
-    """Those that could mark an effect; the evidence of any_time has the bound of sign flips."""
+    """Stages that could mark an effect; evidence of any_time has the bound of sign flips."""
     level, flips = design.error / tests, design.sign_flips
     stages = design.stages(seeds)
     return [(n, share) for n, share in stages if not flips or least_flip_p(n) <= level * share]

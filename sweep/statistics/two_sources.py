@@ -84,10 +84,10 @@ def crossed_bootstrap(
     def differences_DK(weights_DU: Floats) -> Floats:
         shares_DU = weights_DU / weights_DU.sum(axis=-1, keepdims=True)
         means = (shares_DU @ losses.T).reshape(-1, 2, seeds, conditions)
-        found: Floats = (score(means[:, 0]) - score(means[:, 1])).mean(axis=-1)
-        return found
+        difference_DK: Floats = (score(means[:, 0]) - score(means[:, 1])).mean(axis=-1)
+        return difference_DK
 
-    found = []
+    drawn = []
     with threadpool_limits(1):  # the same sums everywhere; and two threads only wait here
         mean = float(differences_DK(np.asarray(sizes_U, dtype=np.float64)[None]).mean())
         for start in range(0, draws, _AT_ONCE):
@@ -96,8 +96,8 @@ def crossed_bootstrap(
                 _drawn(generator, count, groups)[:, place_U],
                 _drawn(generator, count, seeds),
             )
-            found.append((differences_DK(units_DU * sizes_U) * seeds_DK).sum(axis=-1) / seeds)
-    low, high = np.quantile(np.concatenate(found), [(1 - level) / 2, (1 + level) / 2])
+            drawn.append((differences_DK(units_DU * sizes_U) * seeds_DK).sum(axis=-1) / seeds)
+    low, high = np.quantile(np.concatenate(drawn), [(1 - level) / 2, (1 + level) / 2])
     name = f"crossed bootstrap of seeds and {called}, {100 * level:g} %, {draws} draws"
     return CrossedInterval(mean, float(low), float(high), name)
 
@@ -113,18 +113,18 @@ def places(groups: Sequence[str] | range) -> list[int]:
 
 
 def group_parts(parts_KU: Floats, groups_U: Sequence[str]) -> Floats:
-    """What each group adds to its seed's score, from what its units add; the mean stays.
+    """Part that each group adds to its seed's score, from those of its units; the mean stays.
 
     A group counts with the share of the units that it has.
     """
     place_U = places(groups_U)
     groups, units = max(place_U) + 1, len(place_U)
     mean_K = parts_KU.mean(axis=1, keepdims=True)
-    found_KG = np.zeros((len(parts_KU), groups))
+    sums_KG = np.zeros((len(parts_KU), groups))
     for place, off_K in zip(place_U, (parts_KU - mean_K).T, strict=True):
-        found_KG[:, place] += off_K
-    found: Floats = mean_K + found_KG * groups / units
-    return found
+        sums_KG[:, place] += off_K
+    group_KG: Floats = mean_K + sums_KG * groups / units
+    return group_KG
 
 
 def _drawn(generator: np.random.Generator, draws: int, among: int) -> NDArray[np.int64]:
