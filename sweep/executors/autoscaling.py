@@ -44,12 +44,12 @@ def largest_of(config: Mapping[str, Json], arm: ResourceClass) -> list[Machine] 
 
 
 def counted(resources: Mapping[str, float]) -> Machine:
-    """What an arm may hold of a machine's resources."""
+    """Resources of a machine that arms can hold: CPUs and GPUs."""
     return {name: float(resources[name]) for name in _COUNTED if resources.get(name)}
 
 
 def unused_gpus(arm: ResourceClass, machines: Sequence[Machine], sweep: str, *, stop: str) -> str:
-    """What to say where no arm uses a GPU and every machine that trains has some; else nothing.
+    """Warning where no arm uses a GPU and every machine that trains has some; else empty.
 
     ``stop`` is the command that stops the sweep.
 

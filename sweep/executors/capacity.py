@@ -31,17 +31,17 @@ TELL_EVERY_S = 600.0  # what keeps this driver from handing out arms
 
 
 class Capacity(Protocol):
-    """What a driver asks before it hands out an arm, and after each report."""
+    """Limit on arms that a driver reads before it hands one out, and after each report."""
 
     machines: Sequence[Machine]  # that are there
     waits_for: str  # what keeps arms from being trained, in one line; empty: nothing
 
     @property
     def others_wait(self) -> bool:
-        """Whether arms beyond the number of places should end at their next report."""
+        """True if arms beyond the number of places should end at their next report."""
 
     def places(self, *, wanted: int, live: int, training: int) -> int:
-        """How many arms may be handed out at a time now. All in arms of the standard class.
+        """Arms that may be handed out at a time now; all counts are of the standard class.
 
         Args:
             wanted: arms that could be trained at once: all that are left.
@@ -61,7 +61,7 @@ class FixedCapacity:
         self.machines = machines
 
     def places(self, *, wanted: int, live: int, training: int) -> int:
-        """Always the same."""
+        """The number of workers, whatever is wanted."""
         return self._workers
 
 
@@ -102,16 +102,16 @@ class ClusterCapacity:
         self.waits_for = ""
         self._looked_s = self._told_s = -math.inf
         self._limits_s = self._clock()
-        # What is there is for arms first: places that are asked for would take them for a moment.
+        # Use existing machines first: a pending placement group would occupy them for a moment.
         self._asked_s = self._clock() if arm.slots(self.machines) else -math.inf
 
     @property
     def others_wait(self) -> bool:
-        """As ``Capacity`` says."""
+        """True if another driver has less than its share (see ``Capacity``)."""
         return self._shares.others_wait(self.machines)
 
     def places(self, *, wanted: int, live: int, training: int) -> int:
-        """As ``Capacity`` says."""
+        """This driver's share of the machines (see ``Capacity``), looked up every LOOK_EVERY_S."""
         now_s = self._clock()
         if now_s >= self._looked_s + LOOK_EVERY_S:
             self._looked_s = now_s
@@ -126,8 +126,8 @@ class ClusterCapacity:
         before, self.machines = self.machines, self._cluster.machines()
         if now_s >= self._limits_s + LIMITS_EVERY_S:
             self._limits_s = now_s
-            found = self._cluster.largest(self._arm)
-            self._largest = self._largest if found is None else found  # it may be half written
+            largest = self._cluster.largest(self._arm)
+            self._largest = self._largest if largest is None else largest  # it may be half written
         self._shares.look(wants=self._capped(wanted), holds=training, now_s=now_s)
         more, waiting = self._growth(wanted, live), self._cluster.waiting()
         has_changed = len(self.machines) != len(before)
@@ -140,8 +140,8 @@ class ClusterCapacity:
                 "machines of the cluster hold" if _s(self._arm) else "machine of the cluster holds"
             )
             what = f"no {hold} an arm, which needs {self._arm}"
-            asked = f"; the cluster is asked for {more} places" if more else ""
-            self.waits_for = f"a machine: {what}{asked}"
+            request = f"; the cluster is asked for {more} places" if more else ""
+            self.waits_for = f"a machine: {what}{request}"
             self._tell(f"{what}; waiting for one", now_s)
 
     def _tell(self, what: str, now_s: float) -> None:
@@ -150,7 +150,7 @@ class ClusterCapacity:
             log.warning(what)
 
     def _growth(self, wanted: int, live: int) -> int:
-        """How many places beyond those that are there this driver could use and may have."""
+        """Places beyond the existing ones that this driver could use and may have."""
         here = self._capped(self._shares.places(self.machines))
         if self._largest is not None:
             grown = self._capped(self._shares.places(self._largest))

@@ -46,7 +46,7 @@ class Executor:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """What a command line says for the same, but for the place."""
+        """Options of a command line for the same executor, but for the place."""
         given = ((f"--{n}", str(count)) for n, count in self._counts.items() if count is not None)
         return tuple(word for option in given for word in option)
 

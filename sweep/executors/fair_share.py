@@ -29,7 +29,7 @@ GONE_AFTER_S = 180.0
 
 @dataclass(frozen=True)
 class Beat:
-    """What one driver says of itself; its arms are counted in those of its standard class."""
+    """Heartbeat of one driver; its arms are counted in those of its standard class."""
 
     driver: str
     sweep: str
@@ -42,12 +42,12 @@ class Beat:
     processes: int = 1  # of each arm, which hold as much each
 
     def to_bytes(self) -> bytes:
-        """For the board."""
+        """The heartbeat as the board holds it."""
         return json.dumps(dataclasses.asdict(self)).encode()
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Beat | None:
-        """What ``to_bytes`` wrote; None for what another version wrote."""
+        """Heartbeat that ``to_bytes`` wrote; None for one of another version."""
         try:
             return cls(**json.loads(content))
         except (TypeError, ValueError):
@@ -70,7 +70,7 @@ def fair_shares(wants: Sequence[float]) -> list[float]:
 
 
 def allowed(beats: Sequence[Beat], machines: Sequence[Machine]) -> dict[str, int]:
-    """How many arms each driver may train at a time on these machines.
+    """Arms that each driver may train at a time on these machines.
 
     At least one where any of its arms fits: with more drivers than places, Ray queues them. Drivers
     whose arms are alike come to places that together are all there are.
@@ -87,8 +87,8 @@ def allowed(beats: Sequence[Beat], machines: Sequence[Machine]) -> dict[str, int
     ends = list(itertools.accumulate(shares, initial=0.0))
     arms = {}
     for beat, there, (start, end) in zip(ordered, slots, itertools.pairwise(ends), strict=True):
-        whole = _rounded(there * end) - _rounded(there * start)
-        arms[beat.driver] = max(1, whole) if there else 0
+        count = _rounded(there * end) - _rounded(there * start)
+        arms[beat.driver] = max(1, count) if there else 0
     return arms
 
 
@@ -97,14 +97,14 @@ def _rounded(places: float) -> int:
 
 
 def others_wait(beats: Sequence[Beat], me: str, machines: Sequence[Machine]) -> bool:
-    """Whether a driver other than ``me`` trains less than it may."""
+    """True if a driver other than ``me`` trains less than it may."""
     due = allowed(beats, machines)
     return any(b.holds < min(due[b.driver], b.wants) for b in beats if b.driver != me)
 
 
 @dataclass(frozen=True)
 class _Heard:
-    """What a driver said last."""
+    """Last heartbeat of another driver."""
 
     content: bytes
     at_s: float  # when it was first read, by the clock here
@@ -112,12 +112,12 @@ class _Heard:
 
 
 class Shares:
-    """One driver's part in the sharing: what it says once a minute, and what the others said."""
+    """One driver's view of the sharing: its heartbeat, once a minute, and the others'."""
 
     def __init__(
         self, board: RayCluster, driver: str, sweep: str, arm: ResourceClass, *, since_s: float
     ) -> None:
-        """Nothing is said before the first ``look``.
+        """Take a driver's facts; its first heartbeat is sent by ``look``.
 
         Args:
             board: where the drivers of this cluster read each other.
@@ -150,7 +150,7 @@ class Shares:
         self._beats = [b for b in self._beats if b.driver != self._me.driver] + [self._me]
 
     def _others(self, now_s: float) -> list[Beat]:
-        """Those that are alive: what they say has changed in the last three minutes.
+        """Heartbeats of drivers that are alive: they changed in the last three minutes.
 
         What is read for the first time may be of a driver that died long ago, or of one whose clock
         is off: it counts where it looks young, else from when it changes.
@@ -173,11 +173,11 @@ class Shares:
         return beats
 
     def places(self, machines: Sequence[Machine]) -> int:
-        """How many arms this driver may train at a time on these machines."""
+        """Arms that this driver may train at a time on these machines."""
         return allowed(self._beats, machines)[self._me.driver]
 
     def others_wait(self, machines: Sequence[Machine]) -> bool:
-        """Whether another driver has less than it may have."""
+        """True if another driver has less than it may have."""
         return others_wait(self._beats, self._me.driver, machines)
 
     def leave(self) -> None:

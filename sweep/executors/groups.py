@@ -40,5 +40,5 @@ def next_group(coordinator: Coordinator, *, most: int, places: float = 1.0) -> l
 
 
 def _draws(arm: Arm) -> bool:
-    """Whether its batches are not those of its siblings: they hold draws for its constraint."""
+    """True if its constraint draws samples of its own, so that it cannot share batches."""
     return arm.config.constraint is not None and arm.config.constraint.draws_losses

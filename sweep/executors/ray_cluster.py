@@ -29,7 +29,7 @@ class RayCluster:
     """The cluster that this process is attached to; Failure where its head does not answer."""
 
     def __init__(self) -> None:
-        self._asked: list[PlacementGroup] = []
+        self._requests: list[PlacementGroup] = []
 
     def machines(self) -> list[Machine]:
         """The resources of every machine that is there."""
@@ -38,52 +38,54 @@ class RayCluster:
         return [counted(node["Resources"]) for node in nodes if node["Alive"]]
 
     def largest(self, arm: ResourceClass) -> list[Machine] | None:
-        """All machines that the autoscaler may have at once; None when that is not known."""
+        """Machines that the autoscaler may have at once; None when they are not known."""
         return autoscaling.largest(arm)
 
     def waiting(self) -> int:
-        """How many of the places that were asked for have not come. The others are let go."""
+        """Count the requested places that have not come; the others are let go."""
         with _head():
-            states = [placement_group_table(group).get("state") for group in self._asked]
-        came = [g for g, state in zip(self._asked, states, strict=True) if state == "CREATED"]
+            states = [placement_group_table(group).get("state") for group in self._requests]
+        came = [g for g, state in zip(self._requests, states, strict=True) if state == "CREATED"]
         for group in came:
             self._let_go(group)
-        return len(self._asked)
+        return len(self._requests)
 
     def ask(self, arm: ResourceClass, count: int) -> None:
         """Ask for places of ``count`` arms of this class in all, beside those that are there."""
-        for group in self._asked[count:]:
+        for group in self._requests[count:]:
             self._let_go(group)
-        while len(self._asked) < count:
+        while len(self._requests) < count:
             with _head():
-                self._asked.append(placement_group([arm.bundle] * arm.processes))
+                self._requests.append(placement_group([arm.bundle] * arm.processes))
 
     def _let_go(self, group: PlacementGroup) -> None:
         with _head():
             remove_placement_group(group)
-        self._asked.remove(group)
+        self._requests.remove(group)
 
     def put(self, key: str, content: bytes) -> None:
-        """Say something on the board; it replaces what was said under this key."""
+        """Write to the board; it replaces the content under this key."""
         with _head():
             internal_kv._internal_kv_put(key, content, overwrite=True, namespace=NAMESPACE)
 
     def read(self) -> dict[str, bytes]:
-        """What everybody said last."""
+        """Contents of the board, by key."""
         with _head():
             keys: list[bytes] = internal_kv._internal_kv_list("", namespace=NAMESPACE)
-            found = {k.decode(): internal_kv._internal_kv_get(k, namespace=NAMESPACE) for k in keys}
-        return {key: content for key, content in found.items() if content}  # or dropped by now
+            contents = {
+                k.decode(): internal_kv._internal_kv_get(k, namespace=NAMESPACE) for k in keys
+            }
+        return {key: content for key, content in contents.items() if content}  # or dropped by now
 
     def drop(self, key: str) -> None:
-        """Take it back; nothing happens when it is not there."""
+        """Delete a key of the board, if it is there."""
         with _head():
             internal_kv._internal_kv_del(key, namespace=NAMESPACE)
 
 
 @contextmanager
 def _head() -> Iterator[None]:
-    """What is asked of the head; Failure where it does not answer."""
+    """Turn errors of requests to the head in the block into Failure."""
     try:
         yield
     except (RayError, OSError) as error:

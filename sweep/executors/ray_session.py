@@ -82,7 +82,7 @@ def local_ray(*, cpus: int, gpus: int | None) -> Iterator[Path]:
 
 
 def _below(folder: Path) -> Path:
-    """What Ray is given: it opens its folder, and all in it, to every user of the machine."""
+    """Folder for Ray, which opens it, and all in it, to every user of the machine."""
     link = folder / scratch.LINK
     below = link / "r" if link.is_symlink() else link
     below.mkdir()
@@ -90,13 +90,14 @@ def _below(folder: Path) -> Path:
 
 
 def _shut_down() -> None:
-    """As ``ray.shutdown``, but kill Ray's processes at once: they block SIGTERM, see below.
+    """Shut Ray down and kill its processes at once: they block SIGTERM, see below.
 
     Ray would ask each of the five to end, and wait a second for nothing before it kills it. What
     the raylet started would notice its end in time, some of it only after a minute.
     """
     from ray._private import worker
 
+    # Private to Ray, which is pinned: the node that this process started, and how it kills it.
     node, started = worker._global_node, list[psutil.Process]()
     if node is not None:
         kill = node.kill_all_processes
@@ -177,27 +178,27 @@ def _signals_kept() -> Iterator[None]:
 @contextmanager
 def _scratch_folder() -> Iterator[Path]:
     """A folder that goes with this process, or, when it is killed, with a later one."""
-    place, asked = _short_folder(), _asked_folder()
+    place, wanted = _short_folder(), _wanted_folder()
     with ExitStack() as stack:
         try:
             folder = stack.enter_context(scratch.held_folder(place))
         except OSError as error:
             raise _no_folder(place, error) from error
-        if asked != place:
+        if wanted != place:
             try:
-                there = tempfile.mkdtemp(prefix=scratch.PREFIX, dir=asked)
+                there = tempfile.mkdtemp(prefix=scratch.PREFIX, dir=wanted)
             except OSError as error:
-                raise _no_folder(asked, error) from error
+                raise _no_folder(wanted, error) from error
             (folder / scratch.LINK).symlink_to(there)
         yield folder
 
 
 def _no_folder(place: str, error: OSError) -> Failure:
-    asked, why = _asked_folder(), ""
-    if place != asked:
+    wanted, why = _wanted_folder(), ""
+    if place != wanted:
         why = (
-            f" It is for a link to {asked}: of its {len(asked)} characters {LONGEST} at most leave "
-            "room for the names of Ray's sockets."
+            f" It is for a link to {wanted}: of its {len(wanted)} characters {LONGEST} at most "
+            "leave room for the names of Ray's sockets."
         )
     return Failure(
         f"no folder for Ray's sockets and logs can be made in {place}: {error}.{why} Give another "
@@ -206,12 +207,12 @@ def _no_folder(place: str, error: OSError) -> Failure:
 
 
 def _short_folder() -> str:
-    """Where Ray's sockets go: their paths may have 107 characters, of which Ray takes about 70."""
-    return asked if len(asked := _asked_folder()) <= LONGEST else "/tmp"
+    """Folder of Ray's sockets: paths may have 107 characters, of which Ray takes about 70."""
+    return wanted if len(wanted := _wanted_folder()) <= LONGEST else "/tmp"
 
 
-def _asked_folder() -> str:
-    """Where Ray's files go; over a link where the name is too long for its sockets."""
+def _wanted_folder() -> str:
+    """Folder of Ray's files; over a link where the name is too long for its sockets."""
     return os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()
 
 
@@ -248,12 +249,12 @@ def _use_token_if_there_is_one() -> None:
     """Answer with the token where there is one: Ray does so only where nobody gave an address."""
     from ray._private.authentication import authentication_token_setup as setup
 
-    told = setup.logger.level
+    level = setup.logger.level
     setup.logger.setLevel(logging.ERROR)  # that it does is no news
     try:
         setup.maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
     finally:
-        setup.logger.setLevel(told)
+        setup.logger.setLevel(level)
 
 
 @contextmanager

@@ -26,7 +26,7 @@ ROUNDING = 1e-6  # of sums of places and shares
 
 @dataclass(frozen=True)
 class ResourceClass:
-    """Arms that hold the same."""
+    """Class of arms that hold the same resources."""
 
     cpus: int
     gpus: float = 0.0  # of one GPU; 0: trains on CPUs
@@ -34,12 +34,12 @@ class ResourceClass:
 
     @property
     def bundle(self) -> dict[str, float]:
-        """What a process holds, in Ray's words."""
+        """Resources of one process, as Ray names them."""
         gpu = {"GPU": self.gpus} if self.gpus else {}
         return {"CPU": float(self.cpus), **gpu}
 
     def slots(self, machines: Sequence[Machine]) -> int:
-        """How many arms of this class these machines hold at once.
+        """Arms of this class that these machines hold at once.
 
         >>> ResourceClass(2, 0.25).slots([{"CPU": 48.0, "GPU": 4.0}, {"CPU": 8.0}, {}])
         16
@@ -70,7 +70,7 @@ class ResourceClasses:
         *,
         processes: int = 1,
     ) -> None:
-        """Nothing is read before it is needed.
+        """Take the sweep; records are read when they are needed.
 
         Args:
             definition: the sweep.
@@ -90,15 +90,15 @@ class ResourceClasses:
                 )
         self._cpus = max(run.threads for run in runs)
         self.on_gpu = any(run.device == "cuda" for run in runs)
-        asked = space.gpus_per_arm if processes == 1 else 1.0  # NCCL refuses two on one GPU
-        self._measured = asked == "measured"
-        share = 1.0 if asked == "measured" else asked
+        requested = space.gpus_per_arm if processes == 1 else 1.0  # NCCL refuses two on one GPU
+        self._measured = requested == "measured"
+        share = 1.0 if requested == "measured" else requested
         self.standard = ResourceClass(self._cpus, share if self.on_gpu else 0.0, processes)
         self._record_of = record_of
         self._shares: dict[str, float] = {}  # by setting, once measured
         self._alone: set[str] = set()  # signatures that outgrew their share
 
-    def of(self, arm: Arm, baselines: Sequence[Arm]) -> ResourceClass:
+    def class_of(self, arm: Arm, baselines: Sequence[Arm]) -> ResourceClass:
         """The class of an arm.
 
         Args:

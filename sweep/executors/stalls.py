@@ -30,7 +30,7 @@ class Stalls:
     """Watches the arms of one driver."""
 
     def __init__(self, after_s: float, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """Nothing is in training yet.
+        """Start without any trial in training.
 
         Args:
             after_s: how long an arm may be without a report; FIRST_TAKES times that before the
@@ -61,7 +61,7 @@ class Stalls:
         self._counts.pop(trial, None)
 
     def hanging(self, training: Mapping[str, int]) -> list[Stall]:
-        """Those of ``training``, trials that a worker has now, that hang; each is counted.
+        """Stalls of trials in ``training``, which a worker has now; each is counted.
 
         Time counts from when a trial is first seen here: what waits for a worker does not hang. To
         be called often: reports wait while nobody looks, so that an arm is not to blame for it.

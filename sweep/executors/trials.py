@@ -28,7 +28,7 @@ FETCH_TOLD_EVERY_S = 30.0
 
 @dataclass
 class LiveTrial:
-    """Arms in the hands of a trial: one, or a group that its worker trains together."""
+    """Arms assigned to one Tune trial: one, or a group that its worker trains together."""
 
     # Those without an outcome; where a worker died, they are trained in this order. None where the
     # trial holds a GPU that is lost.
@@ -41,7 +41,7 @@ class LiveTrial:
 
 
 class LiveTrials:
-    """What the driver's trials train. Trials are known by their ids."""
+    """Arms of all trials of a driver. Trials are known by their ids."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class LiveTrials:
         *,
         most: int = 1,
     ) -> None:
-        """No trial has an arm yet.
+        """Start without any trial.
 
         Args:
             coordinator: hands out arms, and is told what became of them.
@@ -81,7 +81,7 @@ class LiveTrials:
         if not arms:
             return None
         try:
-            kind = self._classes.of(arms[0], coordinator.plan.baselines[arms[0].setting])
+            kind = self._classes.class_of(arms[0], coordinator.plan.baselines[arms[0].setting])
         except StoreError as error:
             for arm in arms:
                 coordinator.unfinished(arm.signature)
@@ -94,13 +94,13 @@ class LiveTrials:
         return self.assigned[trial]
 
     def is_taken_back(self, trial: str) -> bool:
-        """Whether a trial that waits for a worker is to end without one."""
+        """True if a trial that waits for a worker is to end without one."""
         assigned = self.assigned.get(trial)
         arms = [] if assigned is None else assigned.arms
         return all(self.coordinator.takes_back(arm.signature) for arm in arms)
 
     def reported(self, trial: str, arms: Sequence[ArmResult], host: str) -> None:
-        """Arms of a trial came to reports; those that finished leave the others at work."""
+        """Handle a trial's reports; finished arms are settled, the others keep training."""
         assigned = self.assigned[trial]
         assigned.host = host
         self._reports[host] += 1
@@ -122,7 +122,7 @@ class LiveTrials:
             log.warning("%s", how_far)
 
     def gives_way(self, trial: str) -> bool:
-        """Whether a trial that just reported is to end, because others wait for what it holds."""
+        """True if a trial that just reported is to end, because others wait for its resources."""
         assigned = self.assigned.get(trial)
         if assigned is None or assigned.is_leaving or not self._capacity.others_wait:
             return False
@@ -166,7 +166,7 @@ class LiveTrials:
         self.coordinator.lost(signature)
 
     def may_hold_lost_gpu(self, trial: str, host: str, *, elsewhere: bool) -> bool:
-        """Whether a trial on whose GPU CUDA does not start stays there, so that no arm comes to it.
+        """True if a trial on whose GPU CUDA does not start stays there, to keep arms from it.
 
         Only while others train: where none can, arms must come to their ends.
 
@@ -260,7 +260,7 @@ class LiveTrials:
         return sum(self._weight(h.kind) for h in self.assigned.values() if not h.is_leaving)
 
     def _weight(self, kind: ResourceClass) -> float:
-        """How many places of the standard class an arm takes."""
+        """Places of the standard class that an arm takes."""
         standard = self._classes.standard
         if kind == standard:
             return 1.0

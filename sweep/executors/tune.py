@@ -45,7 +45,8 @@ from trainables.trial import ArmTrial, arms_of, resources_of, trial_config
 log = logging.getLogger(__name__)
 
 WATCH_EVERY_S = 1.0  # for arms that hang
-# Sets of Tune's that trials stay in when they are over: those that failed count as live.
+# Sets of Tune's that trials stay in when they are over: those that failed count as live. For each
+# private attribute of Ray that is used here, a test fails by name (test_ray_private.py).
 KEPT_IN = ("_live_trials", "_stopped_trials", "_failed_trials", "_trials_to_cache")
 
 
@@ -92,8 +93,8 @@ def train_on_cluster(
         capacity = ClusterCapacity(cluster, shares, classes.standard, most=workers)
         there = cluster.largest(classes.standard) or capacity.machines
         stop = advice.command("stop", sweep, storage=coordinator.objects.root)
-        if told := unused_gpus(classes.standard, there, sweep, stop=stop):
-            log.warning(told)
+        if warning := unused_gpus(classes.standard, there, sweep, stop=stop):
+            log.warning(warning)
         try:
             _fit(coordinator, classes, capacity, most, patience_s, scratch)
         finally:
@@ -143,7 +144,7 @@ def _fit(
 
 
 def _without(lost: Collection[str]) -> list[str]:
-    """Machines that arms must not come to; none where all GPUs are lost: that is tried again."""
+    """Nodes to exclude from scheduling; none where every GPU node failed: all are retried."""
     if not lost:
         return []
     there: list[dict[str, Json]] = []
@@ -164,6 +165,7 @@ def _let_go_of_ended(tune_controller: Json) -> list[str]:
     callbacks: list[Json] = inner._callbacks._callbacks
     callbacks[:] = [one for one in callbacks if not isinstance(one, TrialProgressCallback)]
     kept: list[Trial] = inner._trials
+    # A trial that still has an actor stays: Tune finds the actor by its trial.
     over, busy = (Trial.TERMINATED, Trial.ERROR), inner._trial_to_actor
     ended = [one for one in kept[:-1] if one.status in over and one not in busy]
     for one in ended:
@@ -244,7 +246,7 @@ class _PlanSearcher(_WithoutState, Searcher):
     def _left(
         self, signature: str, result: dict[str, Json], *, error: bool, is_first: bool
     ) -> None:
-        """Say what became of an arm that is not finished, whose trial is over.
+        """Tell the coordinator what became of an unfinished arm, whose trial is over.
 
         A problem of a trial is one, of however many arms: it is told of the first.
         """
@@ -276,10 +278,10 @@ class _PlanSearcher(_WithoutState, Searcher):
             self._coordinator.stop("the driver failed")
 
     def save(self, checkpoint_path: str) -> None:
-        """Nothing: the store is the state."""
+        """Save nothing: the store is the state."""
 
     def restore(self, checkpoint_path: str) -> None:
-        """Nothing: the store is the state."""
+        """Restore nothing: the store is the state."""
 
 
 class _AtNextReport(_WithoutState, Stopper):
@@ -289,7 +291,7 @@ class _AtNextReport(_WithoutState, Stopper):
         self._live = live
 
     def __call__(self, trial_id: str, result: dict[str, Json]) -> bool:
-        """Whether this trial ends here."""
+        """True if this trial ends here."""
         live = self._live
         if live.coordinator.stopping or live.gives_way(trial_id):
             return True
@@ -299,7 +301,7 @@ class _AtNextReport(_WithoutState, Stopper):
         return not live.may_hold_lost_gpu(trial_id, result.get("hostname", ""), elsewhere=elsewhere)
 
     def stop_all(self) -> bool:
-        """Never: arms end one by one, at their reports."""
+        """False: arms end one by one, at their reports."""
         return False
 
 

@@ -56,7 +56,9 @@ def test_arms_on_cpus_are_of_one_class_whatever_their_threads() -> None:
     asked = replace(asked, space=replace(asked.space, settings=tuple(settings)))
     plan, classes = Plan(asked), ResourceClasses(asked, lambda _: None)
     arms = list(plan.remaining())
-    assert {classes.of(arm, plan.baselines[arm.setting]) for arm in arms} == {ResourceClass(2)}
+    assert {classes.class_of(arm, plan.baselines[arm.setting]) for arm in arms} == {
+        ResourceClass(2)
+    }
     assert ResourceClass(2).bundle == {"CPU": 2.0}
 
 
@@ -64,16 +66,16 @@ def test_the_share_of_a_gpu_is_the_spaces() -> None:
     asked = on_gpu(gpus_per_arm=0.25)
     plan, classes = Plan(asked), ResourceClasses(asked, lambda _: None)
     arm = next(plan.remaining())
-    assert classes.of(arm, plan.baselines[arm.setting]).bundle == {"CPU": 1.0, "GPU": 0.25}
+    assert classes.class_of(arm, plan.baselines[arm.setting]).bundle == {"CPU": 1.0, "GPU": 0.25}
     classes.give_whole_gpu(arm.signature)
-    assert classes.of(arm, plan.baselines[arm.setting]).bundle == {"CPU": 1.0, "GPU": 1.0}
+    assert classes.class_of(arm, plan.baselines[arm.setting]).bundle == {"CPU": 1.0, "GPU": 1.0}
 
 
 def test_processes_of_an_arm_hold_as_much_each_and_a_gpu_is_never_split_between_them() -> None:
     asked = on_gpu(gpus_per_arm=0.25)
     plan, classes = Plan(asked), ResourceClasses(asked, lambda _: None, processes=2)
     arm = next(plan.remaining())
-    kind = classes.of(arm, plan.baselines[arm.setting])
+    kind = classes.class_of(arm, plan.baselines[arm.setting])
     assert kind == classes.standard == ResourceClass(1, 1.0, processes=2)
     assert kind.slots([{"CPU": 8.0, "GPU": 3.0}, {"CPU": 8.0, "GPU": 2.0}]) == 2
     classes.pack(9, gpus=2)
@@ -116,15 +118,15 @@ def test_measured_memory_of_the_unconstrained_arm_is_the_share_of_the_constraine
     setting = asked.space.settings[0].name
     baselines = plan.baselines[setting]
     (arm, *_) = plan.add_proposal(setting, 0, {"constraint.alpha": 0.2})
-    assert classes.of(baselines[0], baselines).gpus == 1.0
+    assert classes.class_of(baselines[0], baselines).gpus == 1.0
     assert read == []
-    assert classes.of(arm, baselines).gpus == 1.0  # nothing is measured yet
+    assert classes.class_of(arm, baselines).gpus == 1.0  # nothing is measured yet
     records[baselines[1].signature] = measured(finished(baselines[1].config, LOSSES), 7_000, 24_000)
-    assert classes.of(arm, baselines).gpus == 0.5
+    assert classes.class_of(arm, baselines).gpus == 0.5
     before = len(read)
-    assert classes.of(arm, baselines).gpus == 0.5
+    assert classes.class_of(arm, baselines).gpus == 0.5
     assert len(read) == before  # once known, it is not read again
-    assert classes.of(baselines[0], baselines).gpus == 1.0
+    assert classes.class_of(baselines[0], baselines).gpus == 1.0
 
 
 @given(st.floats(1.0, 200_000.0), st.floats(4_000.0, 200_000.0))
