@@ -42,7 +42,7 @@ class TrackingError(Failure):
 
 
 def tracking_uri(store_root: str, override: str | None = None) -> str:
-    """Where to track: ``override``, else MLFLOW_TRACKING_URI, else SQLite below a local root.
+    """MLflow's address: ``override``, else MLFLOW_TRACKING_URI, else SQLite below a local root.
 
     Raises Misuse for an object-store root without a setting of its own: SQLite cannot live there.
     """
@@ -118,7 +118,7 @@ def shown(uri: str) -> str:
 
 
 def place_of(objects: ObjectStore, definition: Definition, override: str | None = None) -> str:
-    """Where a sweep is tracked: ``override``, else where it was last, else as ``tracking_uri``."""
+    """Address of a sweep: ``override``, else its last one, else as ``tracking_uri``."""
     last = definition.mlflow_uri
     if PLACE in objects.names(folder(definition.name)):
         last = (objects.get_json(_place(definition.name)) or {}).get("uri") or last
@@ -162,7 +162,7 @@ def _id(sweep: str) -> str:
 
 
 def is_server(uri: str) -> bool:
-    """Whether this is the address of an MLflow server, not of a database."""
+    """True for the address of an MLflow server, False for that of a database."""
     return uri.lower().startswith(("http://", "https://"))
 
 

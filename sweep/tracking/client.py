@@ -182,7 +182,7 @@ def _make_tables(database: Path) -> None:
 
 
 def foreign_errors() -> tuple[type[Exception], ...]:
-    """What mlflow raises when its store is away or refuses. Imports mlflow."""
+    """Errors that mlflow raises when its store is away or refuses. Imports mlflow."""
     from mlflow.exceptions import MlflowException
     from sqlalchemy.exc import SQLAlchemyError
 
@@ -190,35 +190,35 @@ def foreign_errors() -> tuple[type[Exception], ...]:
 
 
 def trouble(uri: str, error: Exception) -> TrackingError:
-    """The error in this project's words."""
+    """The error as one of this project, with advice."""
     first_line = (str(error).splitlines() or [type(error).__name__])[0].replace(uri, shown(uri))
     cause = re.search(r"(?<!^)\[Errno -?\d+\] [^\"')]+", first_line)  # of a connection
-    said = cause[0] if cause else textwrap.shorten(first_line, 300, placeholder=" ...")
+    message = cause[0] if cause else textwrap.shorten(first_line, 300, placeholder=" ...")
     advice = ""
-    if re.search("malformed|not a database", said):
+    if re.search("malformed|not a database", message):
         advice = (
             " Its file is damaged: move it away, and `sweep sync NAME` sends all arms to a new one."
         )
-    elif re.search("database is locked|disk I/O error", said) and without_locks(uri):
+    elif re.search("database is locked|disk I/O error", message) and without_locks(uri):
         advice = f" {NO_LOCKS}"
-    elif "database is locked" in said:
+    elif "database is locked" in message:
         advice = (
             " Another program holds it: try again when that has ended. An MLflow server, unlike a "
             "file, takes what several programs write."
         )
     return TrackingError(
-        f"MLflow at {shown(uri)} could not be reached, or refused: {said}.{advice}"
+        f"MLflow at {shown(uri)} could not be reached, or refused: {message}.{advice}"
     )
 
 
 def without_locks(uri: str) -> bool:
-    """Whether it is an SQLite file on a file system without locks: SQLite writes none there."""
+    """True for an SQLite file on a file system without locks: SQLite cannot write there."""
     file = sqlite_path(uri)
     return file is not None and file.parent.is_dir() and not has_locks(file.parent)
 
 
 def takes_writes(uri: str) -> bool:
-    """Whether MLflow takes what is written: a tag of some sweep's experiment, which goes again.
+    """Try to write a tag to a sweep's experiment, and delete it again; True if MLflow takes it.
 
     False: it answers, but holds no such experiment, or only those of other users.
     Raises TrackingError when it is away, or refuses: a disk that is full, say.

@@ -56,11 +56,11 @@ class ModelArm:
 
     @property
     def alias(self) -> str:
-        """Which alias its version carries."""
+        """Alias of its version."""
         return ALIASES[self.record.config.arm]
 
     def tags(self) -> dict[str, str]:
-        """What tells this model from others in MLflow's tables."""
+        """Tags that tell this model from others in MLflow's tables."""
         record, judged = self.record, self.judgement
         tags = {
             "setting": self.setting,
@@ -89,7 +89,7 @@ class Registered:
 
     @property
     def uri(self) -> str:
-        """What ``mlflow.pyfunc.load_model`` is given."""
+        """Address for ``mlflow.pyfunc.load_model``."""
         return f"models:/{self.name}@{self.alias}"
 
 
@@ -191,7 +191,7 @@ class Models:
 
         logging.getLogger("mlflow.pyfunc").setLevel(logging.WARNING)  # it tells of every step
         with scratch.held_folder(kind="model-") as folder:
-            data, whole = folder / "data", folder / "model"
+            data, packed = folder / "data", folder / "model"
             data.mkdir()
             write_predictor(data, arm.record, self._weights(arm))
             predictor = Predictor.load(data)
@@ -207,7 +207,7 @@ class Models:
             # The loader alone, and no requirement of our package: MLflow puts code_paths before
             # what is installed, and pip would fetch our name from an index where it is not ours.
             save_model(
-                whole,
+                packed,
                 loader_module=Path(descent_sweep_loader.__file__).stem,
                 data_path=str(data),
                 code_paths=[descent_sweep_loader.__file__],
@@ -220,7 +220,7 @@ class Models:
                 ),
             )
             client.log_outputs(run_id, [LoggedModelOutput(made.model_id, step=0)])
-            client.log_model_artifacts(made.model_id, str(whole))
+            client.log_model_artifacts(made.model_id, str(packed))
         return client.finalize_logged_model(made.model_id, "READY")
 
     def _weights(self, arm: ModelArm) -> bytes:
@@ -271,7 +271,7 @@ class Models:
             run_id=run_id,
             model_id=model.model_id,
             tags=arm.tags(),
-            description=_told(arm),
+            description=_description(arm),
         )
         link = {"mlflow.modelVersions": json.dumps([{"name": name, "version": made.version}])}
         client.set_logged_model_tags(model.model_id, link)  # what its own page shows
@@ -301,11 +301,11 @@ def _logged(
 def _version(client: MlflowClient, name: str, model: LoggedModel) -> str | None:
     """The first version that is this model; None when it is not registered."""
     versions = client.search_model_versions(f"name = '{name}'")
-    found = [int(v.version) for v in versions if v.source == model.artifact_location]
-    return str(min(found)) if found else None
+    numbers = [int(v.version) for v in versions if v.source == model.artifact_location]
+    return str(min(numbers)) if numbers else None
 
 
-def _told(arm: ModelArm) -> str:
+def _description(arm: ModelArm) -> str:
     """A version's description: what it is, and what it takes and returns."""
     from trainables.predictor import form_of
 
@@ -319,13 +319,13 @@ def _told(arm: ModelArm) -> str:
 
 
 def signature_of(predictor: Predictor, example: Any) -> ModelSignature:
-    """What a predictor takes and returns, in MLflow's terms; it is tried on ``example``."""
+    """MLflow's signature of a predictor, which is tried on ``example``."""
     from mlflow.models import ModelSignature
     from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema, TensorSpec
 
     from trainables.predictor import LABEL, PAIR, SCORE, TEXT
 
-    found = predictor.predict(example)
+    predicted = predictor.predict(example)
     layer = ParamSpec("layer", DataType.long, predictor.config.model.layers)
     if predictor.reads_texts:
         taken = Schema([
@@ -334,15 +334,15 @@ def signature_of(predictor: Predictor, example: Any) -> ModelSignature:
         scores = (ColSpec(DataType.double, f"{SCORE}{name}") for name in predictor.classes)
         returned = Schema([ColSpec(DataType.string, LABEL), *scores])
         return ModelSignature(taken, returned, ParamSchema([layer]))
-    shape = predictor.shape if found.shape == example.shape else (-1, *found.shape[1:])
+    shape = predictor.shape if predicted.shape == example.shape else (-1, *predicted.shape[1:])
     given = Schema([TensorSpec(predictor.dtype, predictor.shape)])
     return ModelSignature(given, Schema([TensorSpec(predictor.dtype, shape)]), ParamSchema([layer]))
 
 
 def requirements(config: ArmConfig) -> list[str]:
-    """What an arm's model needs beside descent-sweep, at the versions that are installed here."""
-    found = []
+    """Packages that an arm's model needs besides descent-sweep, at the installed versions."""
+    pins = []
     for name in (*REQUIRED, *(["peft"] if config.model.lora_rank else [])):
         with suppress(PackageNotFoundError):
-            found.append(f"{name}=={version(name).partition('+')[0]}")
-    return found
+            pins.append(f"{name}=={version(name).partition('+')[0]}")
+    return pins

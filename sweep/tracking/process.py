@@ -55,7 +55,7 @@ class TrackerProcess:
     """
 
     def __init__(self, uri: str, objects: ObjectStore, definition: Definition, sweep_id: str):
-        """Nothing is started yet.
+        """Take the address and the sweep; the process starts with the first call.
 
         Args:
             uri: what ``tracking_uri`` returns.
@@ -64,7 +64,9 @@ class TrackerProcess:
             sweep_id: what ``address.sweep_id`` returns.
         """
         self.uri = uri
-        self._told = (uri, objects.root, definition, sweep_id)
+        self._arguments = (uri, objects.root, definition, sweep_id)
+        # Guards _running and _is_closed: ``close`` may come from another thread during a call, and
+        # no process may start after it.
         self._starting = threading.Lock()
         self._running: tuple[subprocess.Popen[bytes], Connection] | None = None
         self._is_closed = False
@@ -91,7 +93,7 @@ class TrackerProcess:
             while not connection.poll(WATCH_S):
                 if process.poll() is not None and not connection.poll():
                     raise EOFError
-            error, said = connection.recv()
+            error, logs = connection.recv()
         except BaseException as broken:
             with self._starting:
                 self._end()
@@ -101,7 +103,7 @@ class TrackerProcess:
                     f"answered (exit code {process.returncode})."
                 ) from broken
             raise
-        for logger, level, text in said:
+        for logger, level, text in logs:
             logging.getLogger(logger).log(level, "%s", text)
         if error is not None:
             raise error
@@ -115,7 +117,7 @@ class TrackerProcess:
                 self._end()
                 try:
                     process, connection = _start()
-                    connection.send(self._told)
+                    connection.send(self._arguments)
                 except OSError as error:
                     raise TrackingError(
                         f"No process that writes to MLflow at {shown(self.uri)} could be started: "
@@ -135,37 +137,37 @@ class TrackerProcess:
 def _start() -> tuple[subprocess.Popen[bytes], Connection]:
     """A process that serves a pipe, and imports from where this one does."""
     paths = [str(path) or os.getcwd() for path in sys.path]
-    ours, theirs = Pipe()
+    local, remote = Pipe()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _TO_ALL)  # for it to inherit
     try:
-        with theirs:
+        with remote:
             process = subprocess.Popen(
                 [
                     sys.executable,
                     "-P",
                     "-c",
                     _START,
-                    str(theirs.fileno()),
+                    str(remote.fileno()),
                     str(os.getpid()),
                     *paths,
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=2,  # what a driver prints is for whoever reads it
-                pass_fds=(theirs.fileno(),),
+                pass_fds=(remote.fileno(),),
             )
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    return process, ours
+    return process, local
 
 
 # --- in the process -------------------------------------------------------------------------------
 
 
 def serve(fd: int, driver: int) -> None:
-    """Do what the pipe says until the driver, a process id, ends."""
+    """Run the calls that come through the pipe until the driver, a process id, ends."""
     end_with_parent(driver)  # the next one has a writer of its own
-    said = _Said()
-    logging.getLogger().addHandler(said)
+    kept = _KeptLogs()
+    logging.getLogger().addHandler(kept)
     with Connection(fd) as connection:
         uri, root, definition, sweep_id = connection.recv()
         tracker = Tracker(uri, sweep_id=sweep_id)
@@ -182,34 +184,34 @@ def serve(fd: int, driver: int) -> None:
             while True:
                 name, args = connection.recv()
                 error = _error_of(calls[name], args)
-                connection.send((error, said.taken()))
+                connection.send((error, kept.taken()))
 
 
 def _error_of(call: Callable[..., object], args: Sequence[object]) -> Exception | None:
-    """Run a call; what it raised, as something that travels."""
+    """Run a call and return its error, as one that can be pickled."""
     try:
         call(*args)
     except SweepError as error:
         return TrackingError(str(error))
     except Exception as error:
-        told = RuntimeError(f"{type(error).__name__}: {error}")
-        told.add_note(traceback.format_exc())
-        return told
+        failure = RuntimeError(f"{type(error).__name__}: {error}")
+        failure.add_note(traceback.format_exc())
+        return failure
     return None
 
 
-class _Said(logging.Handler):
-    """Keeps what is logged: the driver says it, as it says its own."""
+class _KeptLogs(logging.Handler):
+    """Buffers log records, which the driver emits again as its own."""
 
     def __init__(self) -> None:
         super().__init__()
         self._kept: list[tuple[str, int, str]] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep it."""
+        """Buffer a record as text: it is pickled to the driver."""
         self._kept.append((record.name, record.levelno, record.getMessage()))
 
     def taken(self) -> list[tuple[str, int, str]]:
-        """What was kept since the last time."""
+        """Records since the last call."""
         kept, self._kept = self._kept, []
         return kept

@@ -124,7 +124,7 @@ def flattened(plain: Mapping[str, Json], prefix: str = "") -> dict[str, str]:
 
 
 def report_metrics(report: Report) -> dict[str, float]:
-    """What a report comes to in MLflow, by metric: its scalars, and of the layers what matters."""
+    """Metrics of a report: its scalars, and of the layers the largest multiplier."""
     named = {SYSTEM_METRICS.get(name, name): value for name, value in report.scalars.items()}
     multipliers = report.layers.get("multipliers")
     return named | ({LARGEST_MULTIPLIER: _largest(multipliers)} if multipliers else {})
@@ -147,7 +147,7 @@ def report_rows(record: ArmRecord, after_step: int) -> list[Row]:
 
 
 def final_rows(arm: TrackedArm) -> list[Row]:
-    """What is measured once: the final evaluation, its curves, and the pair's numbers.
+    """Rows that are measured once: the final evaluation, its curves, and the pair's numbers.
 
     The step of numbers is the last report's. A name that the last report carries too goes one step
     later: every (metric, step) has one value, and the run's latest value is the one that is judged.
@@ -208,7 +208,7 @@ def final_values(arm: TrackedArm) -> dict[str, float]:
 
 
 def _curves(arm: TrackedArm) -> dict[str, Curve]:
-    """What is drawn over layers, test gammas or severities, by metric; nothing that is empty."""
+    """Curves over layers, test gammas or severities, by metric; empty ones are left out."""
     measured = arm.record.evaluation
     if measured is None:
         return {}
@@ -235,7 +235,7 @@ def _curves(arm: TrackedArm) -> dict[str, Curve]:
 
 
 def _by_step(values: Mapping[str, float], steps_per_unit: int) -> Curve:
-    return {round(steps_per_unit * float(at)): value for at, value in values.items()}
+    return {round(steps_per_unit * float(key)): value for key, value in values.items()}
 
 
 def _kept(value: float) -> float:

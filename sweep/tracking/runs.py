@@ -34,7 +34,7 @@ SYNCED_STEP, SYNCED_FINAL, BASELINE = "synced_step", "synced_final", "unconstrai
 
 @dataclass
 class TrackedRun:
-    """What this process knows of one run. Names are interned: all runs have nearly the same."""
+    """State of one run as known here. Names are interned: all runs have nearly the same."""
 
     run_id: str
     status: str
@@ -47,8 +47,8 @@ class TrackedRun:
     synced_step: int | None = None  # of the newest report that is there; None: not asked yet
 
     @classmethod
-    def of(cls, run: Run) -> TrackedRun:
-        """What MLflow says of a run."""
+    def from_mlflow(cls, run: Run) -> TrackedRun:
+        """State of a run as MLflow returns it."""
         return cls(
             run_id=run.info.run_id,
             status=run.info.status,
@@ -69,7 +69,7 @@ class TrackedRun:
         self.metrics.update(map(intern, metrics))
 
     def final_rows(self) -> int:
-        """How many of the final rows are there whole."""
+        """Number of final rows that MLflow has completely."""
         return int(self.tags.get(SYNCED_FINAL, 0))
 
     @property
@@ -82,7 +82,7 @@ class TrackedRun:
 
     @property
     def is_of_this_version(self) -> bool:
-        """Whether it holds what this version sends; the sweep's own run always does."""
+        """True if it has this version's layout; the sweep's own run always has."""
         return self.tags.get("kind") != "arm" or self.tags.get(LAYOUT) == LAYOUT_VERSION
 
 
@@ -90,11 +90,10 @@ class Runs:
     """The active runs of one sweep's experiment. Methods raise what mlflow raises."""
 
     def __init__(self, client: MlflowClient, experiment_id: str) -> None:
-        """Nothing is asked yet."""
         self._client = client
         self.experiment_id = experiment_id
         self._ids: dict[str, str] | None = None  # every arm's, by signature; None: not listed yet
-        self._whole: set[str] = set()  # signatures
+        self._complete: set[str] = set()  # signatures
         self._checked_s: dict[str, float] = {}  # by run id, when; monotonic clock
         self._doubtful: set[str] = set()  # signatures; see ``doubt``
         self._known: OrderedDict[str, TrackedRun] = (
@@ -120,7 +119,7 @@ class Runs:
         return there
 
     def remembers(self, signature: str) -> bool:
-        """Whether an arm's run is in memory, and may be out of date."""
+        """True if an arm's run is in memory, where it may be out of date."""
         return signature in self._known
 
     def run_id(self, signature: str, *, check: bool) -> str | None:
@@ -134,22 +133,22 @@ class Runs:
         last_s = self._checked_s.get(run_id or "", -inf)
         if not check or run_id is None or time.monotonic() <= last_s + CHECKED_S:
             return run_id
-        found = self._by_id(signature, run_id)
+        current = self._by_id(signature, run_id)
         self._checked_s[run_id] = time.monotonic()
-        if found is None:
+        if current is None:
             return None
-        if found.run_id != run_id:  # arms that were linked since the last look name the old one
-            self.rename_baseline(run_id, found.run_id)
-        return found.run_id
+        if current.run_id != run_id:  # arms that were linked since the last look name the old one
+            self.rename_baseline(run_id, current.run_id)
+        return current.run_id
 
     def is_whole(self, signature: str) -> bool:
-        """Whether a finished arm's run is known to have all that there will ever be to send."""
+        """True if a finished arm's run is known to have all that will ever be sent."""
         self._listed()
-        return signature in self._whole
+        return signature in self._complete
 
     def note_whole(self, signature: str, known: TrackedRun) -> None:
         """Take note of what was sent."""
-        (self._whole.add if known.is_whole else self._whole.discard)(signature)
+        (self._complete.add if known.is_whole else self._complete.discard)(signature)
 
     def replace(self, signature: str, known: TrackedRun) -> None:
         """Delete the run; the next ``get`` makes a new one."""
@@ -178,7 +177,7 @@ class Runs:
         named = search_runs(self._client, self.experiment_id, f"tags.{BASELINE} = '{old}'")
         for run_id, signature in [(r.info.run_id, r.data.tags["signature"]) for r in named]:
             self._client.set_tag(run_id, BASELINE, new)
-            self._whole.discard(signature)  # its gains are over the old one
+            self._complete.discard(signature)  # its gains are over the old one
             if signature in self._known:
                 self._known[signature].tags[BASELINE] = new
 
@@ -190,7 +189,7 @@ class Runs:
     def let_go(self, signature: str) -> None:
         """Forget a run."""
         self._known.pop(signature, None)
-        self._whole.discard(signature)
+        self._complete.discard(signature)
         if self._ids is not None:
             self._ids.pop(signature, None)
 
@@ -211,7 +210,7 @@ class Runs:
             return self._search(signature)
         if signature in self._known:
             return self._known[signature]
-        return self._keep(signature, TrackedRun.of(run))
+        return self._keep(signature, TrackedRun.from_mlflow(run))
 
     def _search(self, signature: str) -> TrackedRun | None:
         """The oldest active run of the arm; any younger one is a lost race and is deleted."""
@@ -222,22 +221,24 @@ class Runs:
             self._client.delete_run(run.info.run_id)
         self.let_go(signature)
         self._doubtful.discard(signature)
-        return self._keep(signature, TrackedRun.of(oldest_first[0])) if oldest_first else None
+        return (
+            self._keep(signature, TrackedRun.from_mlflow(oldest_first[0])) if oldest_first else None
+        )
 
     def _listed(self) -> dict[str, str]:
         """Run ids of all arms by signature, asked for once; lost races are deleted."""
         if self._ids is None:
             oldest: dict[str, tuple[int, str]] = {}
             every: set[str] = set()
-            whole: set[str] = set()
+            complete: set[str] = set()
             for run in search_runs(self._client, self.experiment_id, "tags.kind = 'arm'"):
                 signature, run_id = run.data.tags["signature"], run.info.run_id
                 oldest[signature] = min(age(run), oldest.get(signature, age(run)))
                 every.add(run_id)
-                if TrackedRun.of(run).is_whole:
-                    whole.add(run_id)
+                if TrackedRun.from_mlflow(run).is_whole:
+                    complete.add(run_id)
             self._ids = {signature: run_id for signature, (_, run_id) in oldest.items()}
-            self._whole = {s for s, run_id in self._ids.items() if run_id in whole}
+            self._complete = {s for s, run_id in self._ids.items() if run_id in complete}
             for run_id in every - set(self._ids.values()):
                 self._client.delete_run(run_id)
         return self._ids

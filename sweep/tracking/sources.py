@@ -57,7 +57,6 @@ class StoredArms:
     """Reads arms of one sweep as tracking is to show them now."""
 
     def __init__(self, objects: ObjectStore, definition: Definition) -> None:
-        """Nothing is read yet."""
         self._read = RecordReader(ArmStore(objects))
         self._sweep, self._space = definition.name, definition.space
         settings = [setting.name for setting in self._space.settings]
@@ -74,8 +73,8 @@ class StoredArms:
             sets = self._space.sets(setting, arm.proposal)
             names = dict.fromkeys([*self._space.ranges, *sets])
             searched = {name: arm.config.value_of(name) for name in names}
-            theirs = self._space.run(setting, {}, seed=arm.config.seed).unconstrained()
-            baseline = theirs.signature()
+            unconstrained = self._space.run(setting, {}, seed=arm.config.seed).unconstrained()
+            baseline = unconstrained.signature()
 
             def read(signature: str) -> ArmRecord | None:
                 return record if signature == arm.signature else self._read(signature)
@@ -100,14 +99,16 @@ class StoredArms:
         )
 
     def _verdict(self, arm: Arm, pair: Pair) -> dict[str, str]:
-        """What else is to be known of a pair, as tags."""
+        """Further facts of a pair, as tags."""
         setting = self._space.setting(arm.setting)
         point = {name: arm.config.value_of(name) for name in self._space.ranges}
         tags = {"edges": "; ".join(edges_of(self._space, setting, point))}
         if pair.judgement is not None:
-            found = pair.judgement.certificate
-            tags["certificate"] = found.verdict
-            tags["certificate_counts"] = counted(found.units, found.cluster, found.held_out)
+            certificate = pair.judgement.certificate
+            tags["certificate"] = certificate.verdict
+            tags["certificate_counts"] = counted(
+                certificate.units, certificate.cluster, certificate.held_out
+            )
         if pair.is_vacuous:
             tags["vacuous"] = "yes"
         if pair.unconstrained is not None and pair.unconstrained.status in COUNTED:
@@ -180,7 +181,7 @@ def tracked_arms(objects: ObjectStore, definition: Definition) -> Iterator[Track
 
 
 def listeners(offer: Callable[[Arm, bool], None]) -> tuple[OnRecord, OnProposal]:
-    """What a driver is given so that ``offer`` hears of every arm, and of every whole pair."""
+    """Listeners for a driver by which ``offer`` gets every arm, and every complete pair."""
 
     def on_proposal(setting: str, result: ProposalResult) -> None:
         for pair in result.pairs:  # the baseline may have become final after the arm

@@ -43,7 +43,7 @@ RUN_STATUS: Mapping[Status, str] = {
 
 
 def first_tags(arm: TrackedArm) -> dict[str, str]:
-    """What an arm's run is made with: what finds it, and a colour, which its sweep may change."""
+    """Tags that an arm's run is created with: its keys, and a colour that may change later."""
     return {
         "kind": "arm",
         "sweep": arm.sweep,
@@ -108,6 +108,6 @@ def _non_finite(arm: TrackedArm) -> str:
     if record.is_final:
         final = final_values(arm).items()
         values += [(name, value, last_step(record)) for name, value in final]
-    found = [f"{n} is {v} at step {s}" for n, v, s in values if not math.isfinite(v)]
-    more = len(found) - NAMED_NON_FINITE
-    return "; ".join(found[:NAMED_NON_FINITE] + ([f"and {more} more"] if more > 0 else []))
+    texts = [f"{n} is {v} at step {s}" for n, v, s in values if not math.isfinite(v)]
+    more = len(texts) - NAMED_NON_FINITE
+    return "; ".join(texts[:NAMED_NON_FINITE] + ([f"and {more} more"] if more > 0 else []))

@@ -74,7 +74,7 @@ LONGEST_NOTE = 20_000  # characters that an experiment's tag may have
 
 
 class SyncCounts(NamedTuple):
-    """What ``sync_all`` did."""
+    """Counts of arms, runs and rows of one ``sync_all``."""
 
     arms: int
     created: int  # runs that were not there
@@ -111,7 +111,7 @@ class Tracker:
 
     @property
     def created(self) -> int:
-        """How many runs this tracker made."""
+        """Number of runs that this tracker made."""
         return sum(runs.created for runs in self._runs_of.values())
 
     def sync(self, arm: TrackedArm) -> str:
@@ -122,7 +122,7 @@ class Tracker:
         return self._again(arm.sweep, arm.signature, lambda: self._sync(arm))
 
     def is_whole(self, sweep: str, signature: str) -> bool:
-        """Whether a finished arm's run is known to have all that there will ever be to send."""
+        """True if a finished arm's run is known to have all that will ever be sent."""
         try:
             return self._runs(sweep).is_whole(signature)
         except foreign_errors() as error:
@@ -159,9 +159,9 @@ class Tracker:
         return self._again(sweep, "", send)
 
     def sync_sweep(self, pages: SweepPages) -> None:
-        """Have MLflow say what the sweep came to: its own run, marks of runs, saved views, a note.
+        """Write the sweep's summary run, marks of runs, saved views and note.
 
-        What is said already is not sent again.
+        What MLflow has already is not sent again.
         """
         definition = pages.definition
         self.sync_sweep_summary(
@@ -425,7 +425,7 @@ def searched_fields(space: SearchSpace) -> list[str]:
 
 
 def _is_of_before(arm: TrackedArm, known: TrackedRun) -> bool:
-    """Whether a record is of an earlier attempt than the run shows.
+    """True if a record is of an earlier attempt than the run shows.
 
     Attempts are told apart by when they began, by the clocks of their machines, which may have been
     set back in between. Code or a sweep that the run does not name is of another attempt, whenever
@@ -442,7 +442,7 @@ def _is_of_before(arm: TrackedArm, known: TrackedRun) -> bool:
 
 
 def _trained_by(tags: Mapping[str, str]) -> dict[str, str]:
-    """What tags of a run say of the code that trained its arm, and of the sweep it was for."""
+    """Tags of a run on the code that trained its arm, and on the sweep it was for."""
     names = ("environment.training_code.", "environment.sweep")
     return {name: value for name, value in tags.items() if name.startswith(names)}
 

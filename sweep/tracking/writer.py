@@ -32,7 +32,7 @@ class _Offer:
 
 
 class BackgroundTracker:
-    """Takes offers, sends them in turn."""
+    """Queues changed arms and writes them to MLflow from one thread."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class BackgroundTracker:
         self._running: dict[str, _Offer] = {}
         self._is_turn_of_final = True
         self._due: dict[str, float] = {}  # when a running arm may be sent again; monotonic seconds
-        self._changed = threading.Condition()
+        self._changed = threading.Condition()  # guards the queues, due times and all fields below
         self._closing = False
         self._stopped = False
         self._failures = 0  # in a row
@@ -157,7 +157,7 @@ class BackgroundTracker:
             self._failures = 0
             if not offer.is_final:
                 self._due[signature] = time.monotonic() + self._pace_s
-            if queue.get(signature) is offer:
+            if queue.get(signature) is offer:  # else a newer state came while this one was sent
                 del queue[signature]
             is_back = self._has_warned and not self.behind()
             if is_back:
