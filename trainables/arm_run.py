@@ -243,16 +243,19 @@ class ArmRun:
                 "record": self.record.to_json(),
                 "eval_seconds": arm.eval_seconds,
             }
+            # The checkpoint first: it holds the record of its step, so that a kill in between loses
+            # no report.
             self.store.put_checkpoint(self.signature, arm.training.step, to_bytes(state))
             self.record = self.store.put_record(self.record)
 
     def _start(self, like: _Arm | None) -> _Arm | None:
         """Build the arm, from its newest checkpoint if any; None when it died too often."""
         begun_ms = self._counted_ms = _now_ms()
-        torch.set_num_threads(self.config.threads)
+        torch.set_num_threads(self.config.threads)  # sums over other parts have other bits
         device, dtype = torch.device(self.config.device), parameter_dtype(self.config)
         self.store.drop_left_overs(self.signature)
         checkpoint = self.store.newest_checkpoint(self.signature)
+        # Counted before anything is built or loaded that may kill this process.
         self._starts = starts = self.store.count_attempt(
             self.signature, -1 if checkpoint is None else checkpoint[0]
         )

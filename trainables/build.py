@@ -116,7 +116,7 @@ def check_model(config: ArmConfig) -> None:
 
 
 def depth_of(model: ModelConfig) -> int:
-    """How many layers a checkpoint has, from its configuration alone.
+    """Number of a checkpoint's layers, from its configuration alone.
 
     Raises:
         UnknownName, BadData, InvalidValue: as ``Checkpoint.depth``.

@@ -60,7 +60,7 @@ class Checkpoint:
             )
 
     def config(self) -> Any:
-        """Its configuration.
+        """The checkpoint's configuration.
 
         Raises:
             UnknownName: it is neither a folder nor among the downloads.
@@ -122,11 +122,12 @@ class Checkpoint:
         Raises:
             BadData: weights are missing or damaged, or do not fill the network.
         """
+        # A copy, since the cached one is shared; under fake tensors it is made anew by each call.
         base = self._base()
         return base if detect_fake_mode() is not None else copy.deepcopy(base)
 
     def causal_network(self, *, drawn: bool) -> Any:
-        """As ``network``, with the head that writes the next token: a PreTrainedModel.
+        """Network as ``network``, with the head that writes the next token: a PreTrainedModel.
 
         Where ``drawn``, its configuration alone is read, and torch's global generator draws its
         weights.
@@ -136,6 +137,7 @@ class Checkpoint:
             InvalidValue: its architecture has no such head.
         """
         described = self.config()
+        # Private to transformers, which is pinned; its own error would not name the way out.
         if type(described) not in AutoModelForCausalLM._model_mapping:
             raise InvalidValue(
                 f"checkpoint {self.name!r} is of type {described.model_type!r}, which has no head "
@@ -167,7 +169,7 @@ class Checkpoint:
         return table.weight.detach().clone()
 
     def depth(self) -> int:
-        """How many layers it has, from its configuration alone.
+        """Number of layers, from the configuration alone.
 
         Raises:
             UnknownName, BadData: as ``config``.

@@ -270,7 +270,7 @@ class Predictor:
         return np.concatenate(predictions) if predictions else given
 
     def _of_windows(self, windows_NTHW: NDArray[Any], layer: int) -> NDArray[Any]:
-        """One window at a time, as the evaluation does; of its own size it may be another."""
+        """Predict one window at a time, as the evaluation does; sizes may differ from its own."""
         patch, sides = self.config.data.patch_size, windows_NTHW.shape[2:]
         fits = not any(side % patch for side in sides)
         require(fits, "the sides of frames", sides, f"multiples of {patch}", "pad or crop them")

@@ -71,7 +71,6 @@ class StepLosses(nn.Module):
     """``step_losses`` as a module: what sharding calls, and where parameters can be exchanged."""
 
     def __init__(self, model: nn.Module, task: TrainingTask) -> None:
-        """Take one model and one task."""
         super().__init__()
         self.model = model
         self._task = (task,)  # a task that is a module adds no parameters

@@ -148,7 +148,7 @@ def arms_of(result: dict[str, Json]) -> list[ArmResult]:
 
 
 class ArmTrial(Trainable):
-    """One arm or group at a time; the actor is reused for the next, torch stays imported."""
+    """Trainable of one arm or group at a time; its actor is reused, so torch stays imported."""
 
     def setup(self, config: dict[str, Json]) -> None:
         """Take arms. Nothing can fail here: they are built by the first step."""
@@ -215,7 +215,7 @@ class ArmTrial(Trainable):
         return _problem(self._gpu_lost, GPU_LOST) | {"done": False}
 
     def _fetching(self) -> str:
-        """How far the data and weights are that lie at addresses; empty: they are here."""
+        """Progress of data and weights that lie at addresses; empty: they are here."""
         config = configs_of(self._trial_config)[0]  # they read the same
         if not is_address(config.data.folder) and not is_address(config.model.checkpoint):
             return ""
@@ -302,7 +302,7 @@ def _require_gpu() -> None:
     from trainables import memory  # torch: in the worker only
 
     if memory.gpu_is_lost():
-        os._exit(1)
+        os._exit(1)  # at once: every call to CUDA fails by now
 
 
 def _problem(text: str, *kinds: str) -> dict[str, Json]:

@@ -130,7 +130,7 @@ def _counted(config: ArmConfig) -> Work:
 
     def keep(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
-        kept[storage._cdata] = storage
+        kept[storage._cdata] = storage  # private to torch: the address of the storage itself
         return tensor
 
     counter = FlopCounterMode(display=False, custom_mapping=_UNCOUNTED)

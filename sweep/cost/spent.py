@@ -33,11 +33,9 @@ class Held:
     gpu_seconds: float = 0.0
 
     def __sub__(self, other: Held) -> Held:
-        """Time without that of the other."""
         return self + Held(-other.arms, -other.seconds, -other.gpu_seconds)
 
     def __add__(self, other: Held) -> Held:
-        """Time of both together."""
         return Held(
             self.arms + other.arms,
             self.seconds + other.seconds,
@@ -49,8 +47,7 @@ class Spent:
     """Time that the final arms of one sweep held, whoever trained them."""
 
     def __init__(self, held: Mapping[str, Held] = MappingProxyType({})) -> None:
-        """Start with the times that are known already, by signature."""
-        self.held = dict(held)
+        self.held = dict(held)  # by signature
         self.all = sum(held.values(), Held())
         self._put_s = time.monotonic()
         self._is_stored = True

@@ -105,7 +105,7 @@ class Design:
         return tuple(tuple(place[name] for name in names) for names in self.families.values())
 
     def stages(self, seeds: int) -> tuple[tuple[int, float], ...]:
-        """When ``seeds`` seeds are tested: after how many, and with which share of the error."""
+        """Stages at which ``seeds`` seeds are tested: their numbers, with shares of the error."""
         if self.rule == "any_time":
             return tuple((n, 1.0) for n in range(2, seeds + 1))
         return tuple(

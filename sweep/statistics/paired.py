@@ -115,6 +115,7 @@ def sign_flip(values_K: Floats, *, key: int = 0) -> ExactTest:
     values_K = np.asarray(values_K, dtype=np.float64)
     seeds = len(values_K)
     least = least_flip_p(seeds)
+    # Flips with the same sum but for rounding count as reached; so p is never too small.
     reached = abs(values_K.sum()) - ROUNDING * np.abs(values_K).sum()
     if seeds > EXACT_SEEDS:
         extreme = np.count_nonzero(np.abs(_drawn_signs(seeds, key) @ values_K) >= reached)

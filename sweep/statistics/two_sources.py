@@ -128,7 +128,7 @@ def group_parts(parts_KU: Floats, groups_U: Sequence[str]) -> Floats:
 
 
 def _drawn(generator: np.random.Generator, draws: int, among: int) -> NDArray[np.int64]:
-    """How often each is drawn, of as many with replacement: [D, among]."""
+    """Counts of each of ``among`` in as many draws with replacement: [D, among]."""
     picks = generator.integers(0, among, (draws, among))
     return np.stack([np.bincount(row, minlength=among) for row in picks])
 

@@ -99,7 +99,7 @@ def has_same_bits(weightings: Sequence[Weighting], layers: int) -> bool:
 
 
 def _tensor_of(part: object) -> Tensor:
-    """One of its tensors, of the device and type that all have."""
+    """A tensor of ``part``, of the device and type that all of its tensors have."""
     return next(value for value in vars(part).values() if isinstance(value, Tensor))
 
 

@@ -39,7 +39,7 @@ from trainables.errors import InvalidValue
 
 
 class SampledPlaces(NamedTuple):
-    """Which places of every sample's answer were drawn, as a rectangle."""
+    """Drawn places of every sample's answer, as a rectangle."""
 
     places_BK: Tensor
     """int64, ascending, counted from the answer's first token; 0 where the draw is shorter."""

@@ -114,6 +114,7 @@ class ArmStore:
         training has come past them.
         """
         written = f"{CHECKPOINT}{step:08d}.pt"
+        # Two stay, and none goes before the new one is whole: the newest may turn out damaged.
         self.objects.put(f"arms/{signature}/{written}", content)
         before = [name for name in self._checkpoints(signature) if name < written]
         for name in before[:-1]:

@@ -127,7 +127,7 @@ class ObjectStore:
         return bool(self._info(name).type == pyarrow.fs.FileType.File)
 
     def put_at_ns(self, name: str) -> int | None:
-        """When the object was put, by the storage's own clock, since 1970; None: there is none."""
+        """Time of an object's put, by the storage's own clock, since 1970; None: there is none."""
         put_ns: int | None = self._info(name).mtime_ns
         return put_ns
 
@@ -192,7 +192,7 @@ class ObjectStore:
             ) from error
 
     def get_derived(self, name: str, parse: Callable[[Json], T]) -> T | None:
-        """As ``get_value``, of what can be made again: None also when it is damaged or foreign."""
+        """Value that can be made again, as ``get_value``: None also when damaged or foreign."""
         try:
             return self.get_value(name, parse)
         except UnreadableObject:
@@ -315,7 +315,7 @@ class ObjectStore:
             raise StoreError(f"could not {what} below {self.root}: {error}") from error
 
     def _place(self, name: str) -> tuple[pyarrow.fs.FileSystem, str]:
-        """Where ``name`` is for pyarrow."""
+        """Filesystem and path of ``name`` for pyarrow."""
         filesystem, prefix = self._filesystem()
         return filesystem, f"{prefix}/{name}"
 
@@ -339,7 +339,7 @@ class ObjectStore:
 
 
 def _one_put(uri: str) -> str:
-    """On S3 a small object takes one request: pyarrow's uploads in parts take three."""
+    """Have S3 take a small object in one request: pyarrow's uploads in parts take three."""
     if not uri.startswith("s3://") or "allow_delayed_open" in uri:
         return uri
     return f"{uri}{'&' if '?' in uri else '?'}allow_delayed_open=true"

@@ -38,7 +38,7 @@ class _Unit:
 
 @dataclasses.dataclass(frozen=True)
 class _Place:
-    """Where a module lies; of a namespace and of a compiled module there is no file."""
+    """Place of a module; of a namespace and of a compiled module there is no file."""
 
     file: Path | None
     folders: list[Path]  # of a package

@@ -33,7 +33,7 @@ class Metric:
 
     @property
     def direction(self) -> str:
-        """Which way is better, in words."""
+        """Direction that is better, in words."""
         return f"{'higher' if self.higher_is_better else 'lower'} is better"
 
     def gain(self, score: float, baseline: float) -> float:

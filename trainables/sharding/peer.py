@@ -57,7 +57,7 @@ def _require_code(firsts: str) -> None:
 
 
 def _train(order: PeerOrder, config: ArmConfig, gang: Gang) -> None:
-    torch.set_num_threads(config.threads)
+    torch.set_num_threads(config.threads)  # as in the first process: the same bits
     device, dtype = torch.device(config.device), parameter_dtype(config)
     _, training = built(config, device, dtype, ranks=gang)
     if order.step >= 0:

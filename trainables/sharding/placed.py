@@ -27,7 +27,7 @@ LOOK_S = 0.1  # whether the others are there
 
 @ray.remote
 class _Peer:
-    """One further process."""
+    """Actor of one further process."""
 
     def follow(self, order: PeerOrder) -> None:
         """Train until the first process ends this one."""

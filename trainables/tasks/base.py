@@ -140,7 +140,7 @@ class Task(TrainingTask, Protocol):
         ...
 
     def shifted(self, split: str, shift: str, severity: float, draw: int) -> Iterator[Batch]:
-        """As ``held_out`` at train_gamma, and by a family of ``test_conditions.FAMILIES``."""
+        """Batches as ``held_out`` at train_gamma, with a shift of ``test_conditions.FAMILIES``."""
         ...
 
     def scores(self, prediction: Any, targets: Tensor, losses: Tensor) -> Tensor:
@@ -159,7 +159,7 @@ class Task(TrainingTask, Protocol):
         ...
 
     def references(self, split: str = "dev") -> References:
-        """On a split's units: 'constant', and 'identity' where returning the input is one."""
+        """References on a split: 'constant', and 'identity' where the input is a prediction."""
         ...
 
 
@@ -204,7 +204,7 @@ class Asks(Precision, Protocol):
     longest: int  # tokens of prompt and answer
 
     def prompts(self, split: str, count: int) -> list[Prompt]:
-        """At most ``count`` evenly chosen ones of ``split``, the same for all arms and seeds."""
+        """Choose at most ``count`` prompts of ``split`` evenly, the same for all arms and seeds."""
         ...
 
     def unseen_prompts(self, count: int) -> list[Prompt]:
@@ -215,7 +215,7 @@ class Asks(Precision, Protocol):
         ...
 
     def prompt(self, instruction: str, context: str = "") -> Prompt:
-        """One that is in no data set, in the run's template, its noise keyed by its text.
+        """Prompt that is in no data set, in the run's template, its noise keyed by its text.
 
         Raises InvalidValue where it leaves no room for an answer.
         """
@@ -259,7 +259,6 @@ class TaskOfUnits(ABC):
     notes: tuple[str, ...] = ()  # what a reader of results must know of the data, a sentence each
 
     def __init__(self, config: ArmConfig, device: torch.device, dtype: torch.dtype) -> None:
-        """Take a run, whose data are not opened yet."""
         self.device, self.dtype = device, dtype
         self.autocast = autocast_of(config)
         self._config = config

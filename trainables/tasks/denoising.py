@@ -87,7 +87,7 @@ class Denoising(TaskOfUnits):
 
     @abstractmethod
     def _count_training_samples(self) -> int:
-        """How many training samples there are."""
+        """Number of training samples."""
 
     @abstractmethod
     def clean_train_samples(self, indices_B: Indices) -> Pixels:
@@ -130,7 +130,7 @@ class Denoising(TaskOfUnits):
         """The grey patches of samples as given to a model: [B, patches, D]."""
 
     def reference_sequences(self) -> int:
-        """How many clean training sequences ``clean_reference_sequences`` knows."""
+        """Number of clean training sequences that ``clean_reference_sequences`` knows."""
         return self.train_sequences
 
     def clean_reference_sequences(self, indices_B: Indices) -> Pixels:
@@ -171,7 +171,7 @@ class Denoising(TaskOfUnits):
         return self.disturbed(split, noisy)
 
     def shifted(self, split: str, shift: str, severity: float, draw: int) -> Iterator[Batch]:
-        """As ``held_out`` at train_gamma, disturbed by ``shift`` as well; targets stay clean.
+        """Batches as ``held_out`` at train_gamma, disturbed by ``shift``; targets stay clean.
 
         The noise is that of ``held_out``, so that a severity of 0 gives its very numbers. What a
         shift draws is keyed alike, by (split, unit, shift, draw) and not by the severity: more is
@@ -278,7 +278,7 @@ def noise_gamma(config: ArmConfig) -> float:
 
 
 def window_starts(video: VideoClips, split: str, frames: int, stride: int) -> Indices:
-    """Where windows start in the stacked split: every ``stride`` frames of a clip."""
+    """Starts of windows in the stacked split: every ``stride`` frames of a clip."""
     first = video.first_frames(split)
     clips = video.stored(split)
     starts = [np.arange(0, c.length - frames + 1, stride) + first[c.name] for c in clips]

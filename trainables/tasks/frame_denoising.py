@@ -40,7 +40,7 @@ class FrameDenoising(Denoising):
     shows_time = False
 
     def __init__(self, config: ArmConfig, device: torch.device, dtype: torch.dtype) -> None:
-        """As ``Denoising``; the scales are those of one pixel, in [0, 1] squared."""
+        """Open a run as ``Denoising`` does; scales are those of one pixel, in [0, 1] squared."""
         super().__init__(config, device, dtype)
         self.scales = Scales(
             constant_loss=self.std**2, identity_loss=(self.std * noise_gamma(config)) ** 2

@@ -147,7 +147,7 @@ class InstructionTuning(TextTask):
     # --- batches ----------------------------------------------------------------------------------
 
     def train_batch(self, step: int) -> Batch:
-        """As every text's; where the run asks for it a sample of tokens, and of inner layers.
+        """Batch as of every text task, with the run's sample of tokens and of inner layers.
 
         Which is keyed by (seed, step), and no part of what a model is given.
         """

@@ -189,7 +189,7 @@ def _fitted(config: ArmConfig, task: Denoising, frames: int) -> WienerFilter:
     size = frames * task.patch_pixels
 
     def build(folder: Path) -> None:
-        with threadpool_limits(1):
+        with threadpool_limits(1):  # as above
             fit = fit_wiener(block.reshape(-1, size) for block in _clean_blocks(task))
         for field in dataclasses.fields(fit):
             np.save(folder / f"{field.name}.npy", getattr(fit, field.name))

@@ -82,7 +82,7 @@ class TextClassification(TextTask):
     # --- shifts -----------------------------------------------------------------------------------
 
     def shifted(self, split: str, shift: str, severity: float, draw: int) -> Iterator[Batch]:
-        """As ``held_out`` at train_gamma, with texts disturbed by ``shift`` before the noise.
+        """Batches as ``held_out`` at train_gamma, of texts disturbed by ``shift`` before the noise.
 
         What a shift draws is keyed by (split, unit, sample, shift, draw) and not by the severity.
 

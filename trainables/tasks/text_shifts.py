@@ -45,7 +45,7 @@ NEIGHBOURS = _neighbours()
 
 
 def kept_tokens(is_special_T: Bools, share: float, generator: torch.Generator) -> Ints:
-    """Which tokens are left when each but the special ones is dropped with probability ``share``.
+    """Tokens left when each but the special ones is dropped with probability ``share``.
 
     Returns:
         Their indices, rising.

@@ -35,7 +35,7 @@ class VideoDenoising(Denoising):
     shows_time = True
 
     def __init__(self, config: ArmConfig, device: torch.device, dtype: torch.dtype) -> None:
-        """As ``Denoising``; the scales are those of a whole patch."""
+        """Open a run as ``Denoising`` does; scales are those of a whole patch."""
         super().__init__(config, device, dtype)
         energy = self.patch_pixels * self.std**2
         self.scales = Scales(constant_loss=energy, identity_loss=energy * noise_gamma(config) ** 2)

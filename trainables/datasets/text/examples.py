@@ -108,7 +108,7 @@ def split_digest(examples: Iterable[Example]) -> str:
 
 
 def write_examples(path: Path, examples: Iterable[Example]) -> None:
-    """One JSON list per line; what ``read_examples`` reads."""
+    """Write one JSON list per line, which ``read_examples`` reads."""
     with open(path, "wb") as stream:
         stream.writelines(map(_line, examples))
 

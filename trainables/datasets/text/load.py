@@ -120,7 +120,7 @@ def resolve(data: DataConfig) -> DataConfig:
 
 
 def resolve_instructions(data: DataConfig) -> DataConfig:
-    """As ``resolve``, of a data set of instructions."""
+    """Resolve a data set of instructions, as ``resolve``."""
     return dataclasses.replace(data, fingerprint=load_text(data, group="instructions").fingerprint)
 
 
@@ -153,7 +153,7 @@ def _write_held_in(folder: Path, *, raw: RawText, data: DataConfig) -> None:
 
 
 def _shared(training: list[Example], test: list[Example]) -> int:
-    """How many test examples have a text (the first one of a pair) that is trained on, or dev."""
+    """Number of test examples whose text (the first of a pair) is in train or dev."""
     known = {example.text for example in training}
     return sum(example.text in known for example in test)
 

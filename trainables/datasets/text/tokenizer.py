@@ -283,7 +283,7 @@ def _unreadable(tokenizer: Tokenizer, error: Exception) -> BadData:
 
 
 def _count_cut(made: Any, max_length: int) -> int:
-    """How many examples lost tokens; of a tokenizer in pure Python, how many may have."""
+    """Number of examples that lost tokens; of tokenizers in pure Python, that may have."""
     if made.encodings is None:
         return sum(len(ids) == max_length for ids in made["input_ids"])
     return sum(bool(encoding.overflowing) for encoding in made.encodings)

@@ -99,7 +99,7 @@ class VideoClips(BySplit[tuple[Clip, ...]]):
         return by_split[split]
 
     def first_frames(self, split: str) -> dict[str, int]:
-        """Where each clip of a split begins in ``stacked``."""
+        """Index in ``stacked`` of each clip's first frame."""
         is_mixed = bool(self.mixed_clips) and split != "test"
         clips = self.mixed_clips if is_mixed else self.stored(split)
         first = np.cumsum([0] + [c.length for c in clips])

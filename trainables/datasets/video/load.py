@@ -108,7 +108,7 @@ def resolve(data: DataConfig) -> DataConfig:
 
 
 def _pillow() -> str | None:
-    """Its version, known without loading it; None where it is not installed."""
+    """Pillow's version, known without loading it; None where it is not installed."""
     try:
         return importlib.metadata.version("pillow")
     except importlib.metadata.PackageNotFoundError:
@@ -144,7 +144,7 @@ def _idle(raw: RawVideo, data: DataConfig) -> tuple[str, ...]:
 
 
 def _drawn(raw: RawVideo, data: DataConfig, clips: int, dev_count: int, seed: int) -> set[int]:
-    """Which of the training clips are dev under a seed: as many as without one."""
+    """Training clips that are dev under a seed: as many as without one."""
     why = f"it has {clips} training clips, and less than {FEWEST_DRAWN} leave no choice"
     if raw.dev:
         why = "it has a dev split of its own"

@@ -51,7 +51,7 @@ _FINE = 256  # source coordinates are rounded to 1/256 pixel
 
 @dataclass(frozen=True)
 class Camera:
-    """Where one clip looks in every frame, in source pixels and radians."""
+    """View of one clip in every frame, in source pixels and radians."""
 
     photograph: str
     row_N: Floats  # centre of the view
@@ -128,7 +128,7 @@ def photograph_pixels(name: str) -> Pixels:
 
 
 def _images() -> Path:
-    """Where scikit-learn keeps them; found without the second that importing it costs."""
+    """Folder of scikit-learn's images, without the second that importing it costs."""
     package = importlib.util.find_spec("sklearn")
     if package is None or package.origin is None:
         raise BadData(

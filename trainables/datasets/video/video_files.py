@@ -177,7 +177,7 @@ def _require_whole(
 
 
 def _declared_seconds(container: InputContainer, stream: VideoStream) -> Fraction | None:
-    """How long the video stream is said to be."""
+    """Length of the video stream as its file declares it."""
     if container.format.name == "avi":  # its duration is what the file still holds
         return stream.frames * stream.time_base if stream.frames and stream.time_base else None
     if stream.duration and stream.time_base:
