@@ -1,0 +1,142 @@
+"""Rules about the words of the code: how docstrings begin, and names that say nothing alone.
+
+Folders are added to ``FOLDERS`` as they are rewritten, until it is the packages themselves.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.code_figures import ROOT, modules
+
+FOLDERS = (
+    "sweep/cost",
+    "sweep/errors.py",
+    "sweep/executors",
+    "sweep/statistics",
+    "sweep/tracking",
+    "trainables",
+)
+LATER = (  # parts of these that are not rewritten yet
+    "sweep/tracking/marks.py",
+    "sweep/tracking/notes.py",
+    "sweep/tracking/views.py",
+    "trainables/config",
+    "trainables/errors.py",
+    "trainables/fetching",
+    "trainables/machine",
+    "trainables/primal_dual",
+    "trainables/signs",
+)
+# A docstring that begins so continues the name above it, or says nothing.
+FIRST_WORDS = ("Always", "Never", "Nothing", "Of", "Those", "Theirs", "What", "Whether")
+# Verbs and prepositions in the place of a noun: say observation, request, measured, baseline, ...
+NAMES = ("told", "asked", "said", "found", "theirs", "its", "of", "whole", "at")
+
+Named = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+def first_word(text: str) -> str:
+    return text.split()[0].strip(".,:;") if text.split() else ""
+
+
+def docstrings_that_lean(tree: ast.Module) -> Iterator[str]:
+    """Definitions whose docstring is no sentence and no noun phrase of its own, by line."""
+    for node in ast.walk(tree):
+        if isinstance(node, Named | ast.Module):
+            text = ast.get_docstring(node) or ""
+            if first_word(text) in FIRST_WORDS:
+                line = 1 if isinstance(node, ast.Module) else node.lineno
+                yield f"{line}: {text.splitlines()[0]}"
+
+
+def names_that_say_nothing(tree: ast.Module) -> Iterator[str]:
+    """Functions, classes, arguments, variables and attributes that are called one of NAMES."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                pass
+            case ast.ClassDef(name=name) | ast.arg(arg=name):
+                pass
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                pass
+            case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+                pass
+            case ast.alias(asname=str(name)) | ast.ExceptHandler(name=str(name)):
+                pass
+            case _:
+                continue
+        if name.strip("_").lower() in NAMES:
+            yield f"{node.lineno}: {name}"
+
+
+def rewritten_modules() -> list[Path]:
+    return [
+        file
+        for file in modules()
+        if any(file.is_relative_to(folder) for folder in FOLDERS)
+        and not any(file.is_relative_to(part) for part in LATER)
+    ]
+
+
+def trees() -> Iterator[tuple[Path, ast.Module]]:
+    for file in rewritten_modules():
+        yield file, ast.parse((ROOT / file).read_text(encoding="utf-8"))
+
+
+def test_docstrings_stand_alone() -> None:
+    leaning = [f"{file}:{one}" for file, tree in trees() for one in docstrings_that_lean(tree)]
+    assert not leaning, "begin with the noun or the verb; of a bool with 'True if'"
+
+
+def test_names_are_nouns() -> None:
+    banned = [f"{file}:{one}" for file, tree in trees() for one in names_that_say_nothing(tree)]
+    assert not banned, "use the field's term: observation, request, measured, baseline, ..."
+
+
+@pytest.mark.parametrize("place", [*FOLDERS, *LATER])
+def test_places_that_are_named_here_exist(place: str) -> None:
+    assert (ROOT / place).exists()
+
+
+@pytest.mark.parametrize(
+    ("source", "lines"),
+    [
+        ('def f():\n    """Of one model."""', ["1: Of one model."]),
+        ('class C:\n    """Whether it is: no."""', ["1: Whether it is: no."]),
+        ('"""Nothing. It is empty."""', ["1: Nothing. It is empty."]),
+        ('def f():\n    """Offer an arm."""', []),
+        ("def f():\n    pass", []),
+    ],
+)
+def test_a_docstring_that_leans_on_its_name_is_found(source: str, lines: list[str]) -> None:
+    assert list(docstrings_that_lean(ast.parse(source))) == lines
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def told(): pass",
+        "class Asked: pass",
+        "def f(of): pass",
+        "def f(*, theirs=1): pass",
+        "found = 1",
+        "self._said = 1",
+        "for at in (): pass",
+        "[whole for whole in ()]",
+        "import json as its",
+        "if (found := f()): pass",
+        "match x:\n    case [*found]: pass",
+    ],
+)
+def test_a_name_that_says_nothing_is_found(source: str) -> None:
+    assert len(list(names_that_say_nothing(ast.parse(source)))) == 1
+
+
+def test_longer_names_and_reads_of_others_are_left_alone() -> None:
+    source = "is_whole = foundation.found(of=1)\nnp.add.at(x, 1)\nat_once = told_at = 2"
+    assert not list(names_that_say_nothing(ast.parse(source)))
