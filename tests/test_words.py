@@ -30,7 +30,6 @@ LATER = (  # parts of these that are not rewritten yet
     "trainables/fetching",
     "trainables/machine",
     "trainables/primal_dual",
-    "trainables/signs",
 )
 # A docstring that begins so continues the name above it, or says nothing.
 FIRST_WORDS = ("Always", "Never", "Nothing", "Of", "Those", "Theirs", "What", "Whether")

@@ -16,13 +16,7 @@ from trainables.fetching import fetched_folders
 from trainables.fetching.fetched_folders import Tell
 from trainables.primal_dual.weighting import weighting_of
 from trainables.random_keys import keyed_generator, seed_of
-from trainables.registry.lookup import (
-    facts_of,
-    model_spec,
-    require_no_clash,
-    returning,
-    task_spec,
-)
+from trainables.registry.lookup import facts_of, model_spec, require_no_clash, returning, task_spec
 from trainables.tasks.base import Task
 
 

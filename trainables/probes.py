@@ -120,11 +120,7 @@ def fit_path(
 
 
 def _best_probe(
-    x_NH: NDArray[Any],
-    labels_N: Labels,
-    dev_NH: NDArray[Any],
-    dev_labels_N: Labels,
-    classes: int,
+    x_NH: NDArray[Any], labels_N: Labels, dev_NH: NDArray[Any], dev_labels_N: Labels, classes: int
 ) -> Probe:
     """The probe whose C has the lowest dev cross entropy; of equals the strongest penalty."""
     best: Probe | None = None

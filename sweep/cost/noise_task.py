@@ -26,7 +26,6 @@ class NoiseTask:
     steps_per_epoch = 1000
 
     def __init__(self, config: ArmConfig) -> None:
-        """Draw the clean samples once."""
         shape = (config.batch_size, *config.facts.sample_shape(config.data))
         numbers = float(torch.Size(shape[1:]).numel())
         self.autocast = autocast_of(config)

@@ -168,6 +168,5 @@ def _s(arm: ResourceClass) -> str:
 
 
 def _counted(machines: Sequence[Machine]) -> str:
-    """A few words on many machines."""
     kinds = sorted({tuple(sorted(m.items())) for m in machines})
     return ", ".join(str(dict(kind)) for kind in kinds[:4]) or "none at all"

@@ -291,7 +291,6 @@ class _AtNextReport(_WithoutState, Stopper):
         self._live = live
 
     def __call__(self, trial_id: str, result: dict[str, Json]) -> bool:
-        """True if this trial ends here."""
         live = self._live
         if live.coordinator.stopping or live.gives_way(trial_id):
             return True

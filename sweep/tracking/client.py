@@ -269,14 +269,14 @@ def find_experiment(client: MlflowClient, sweep: str, sweep_id: str) -> Experime
 
 
 def _experiment_names(sweep: str, sweep_id: str) -> tuple[str, str]:
-    """The first is for whoever comes first."""
+    """The sweep's name, and a longer one for where another sweep has that."""
     return sweep, f"{sweep} ({sweep_id[:8]})"
 
 
 def create_experiment(
     client: MlflowClient, sweep: str, sweep_id: str, artifact_root: str | None
 ) -> Experiment:
-    """Under the sweep's name, or a longer one where another sweep, or somebody else, has it."""
+    """Create the sweep's experiment; under a longer name where its own is taken."""
     from mlflow.exceptions import MlflowException
 
     tags = {"mlflow.experimentKind": "custom_model_development", SWEEP_ID: sweep_id}

@@ -176,10 +176,7 @@ def serve(fd: int, driver: int) -> None:
         def send(arm: Arm, is_final: bool) -> None:
             send_stored(tracker, definition.name, read, arm, is_final)
 
-        calls: dict[str, Callable[..., object]] = {
-            "send": send,
-            "sync_sweep": tracker.sync_sweep,
-        }
+        calls: dict[str, Callable[..., object]] = {"send": send, "sync_sweep": tracker.sync_sweep}
         with suppress(EOFError, ConnectionError):  # its driver is gone
             while True:
                 name, args = connection.recv()

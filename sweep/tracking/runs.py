@@ -96,9 +96,7 @@ class Runs:
         self._complete: set[str] = set()  # signatures
         self._checked_s: dict[str, float] = {}  # by run id, when; monotonic clock
         self._doubtful: set[str] = set()  # signatures; see ``doubt``
-        self._known: OrderedDict[str, TrackedRun] = (
-            OrderedDict()
-        )  # by signature, the last used last
+        self._known = OrderedDict[str, TrackedRun]()  # by signature, the last used last
         self.created = 0
 
     def get(
@@ -194,7 +192,7 @@ class Runs:
             self._ids.pop(signature, None)
 
     def _there(self, signature: str) -> TrackedRun | None:
-        """The run, if one is known of."""
+        """The run, if there is one."""
         if signature in self._known:
             self._known.move_to_end(signature)
             return self._known[signature]

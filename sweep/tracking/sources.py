@@ -99,7 +99,6 @@ class StoredArms:
         )
 
     def _verdict(self, arm: Arm, pair: Pair) -> dict[str, str]:
-        """Further facts of a pair, as tags."""
         setting = self._space.setting(arm.setting)
         point = {name: arm.config.value_of(name) for name in self._space.ranges}
         tags = {"edges": "; ".join(edges_of(self._space, setting, point))}

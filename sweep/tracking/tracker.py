@@ -46,14 +46,7 @@ from sweep.tracking.rows import (
     trajectories_csv,
 )
 from sweep.tracking.runs import BASELINE, SYNCED_FINAL, SYNCED_STEP, Runs, TrackedRun
-from sweep.tracking.tags import (
-    NOTE,
-    RUN_STATUS,
-    first_tags,
-    stale_tags,
-    summary_tags,
-    tags_of,
-)
+from sweep.tracking.tags import NOTE, RUN_STATUS, first_tags, stale_tags, summary_tags, tags_of
 from sweep.tracking.views import views
 from trainables.plain import Json
 from trainables.retries import ARTIFACT_TRIES
@@ -103,9 +96,8 @@ class Tracker:
         self.artifact_root = None if is_server(uri) else (artifact_root or beside)
         self._made: MlflowClient | None = None
         self._runs_of: dict[str, Runs] = {}  # by sweep
-        self._unlinked: dict[
-            tuple[str, str], dict[str, TrackedRun]
-        ] = {}  # by the baseline they lack
+        # Arms' runs by signature, by the baseline that they lack.
+        self._unlinked: dict[tuple[str, str], dict[str, TrackedRun]] = {}
         self._artifact_failures = 0  # in a row
         self.rows_sent = 0
 
@@ -375,11 +367,7 @@ class Tracker:
 
 
 def send_stored(
-    tracker: Tracker,
-    sweep: str,
-    read: Callable[[Arm], TrackedArm | None],
-    arm: Arm,
-    is_final: bool,
+    tracker: Tracker, sweep: str, read: Callable[[Arm], TrackedArm | None], arm: Arm, is_final: bool
 ) -> None:
     """Read an arm and send it, unless MLflow has all there will ever be of it.
 

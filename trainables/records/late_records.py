@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 @dataclass
 class _Expected(Generic[T]):
-    of: T
+    key: T
     look_at: float  # monotonic clock
     give_up_at: float
 
@@ -29,21 +29,19 @@ class LateRecords(Generic[T]):
     """Arms that ended, until their final records are seen; ``T`` is what a caller knows them by."""
 
     def __init__(self, runs: ArmStore) -> None:
-        """No record is expected yet."""
         self._runs = runs
         self._expected: dict[str, _Expected[T]] = {}
 
     def __len__(self) -> int:
-        """How many are expected."""
         return len(self._expected)
 
-    def expect(self, signature: str, of: T) -> None:
-        """An arm's worker says that it has put the final record."""
+    def expect(self, signature: str, key: T) -> None:
+        """Expect the final record that an arm's worker says it has put."""
         now = time.monotonic()
-        self._expected[signature] = _Expected(of, now, now + RECORD_SEEN_WITHIN_S)
+        self._expected[signature] = _Expected(key, now, now + RECORD_SEEN_WITHIN_S)
 
     def come(self) -> Iterator[tuple[T, ArmRecord | None]]:
-        """Those that are seen by now, and with None those that are looked for no longer.
+        """Yield records that are seen by now, and None for those that are looked for no longer.
 
         Raises StoreError when one cannot be read; it is expected no longer.
         """
@@ -56,16 +54,16 @@ class LateRecords(Generic[T]):
                 self._runs.objects.names(f"arms/{signature}")  # has NFS ask its server again
             record = self._runs.record(signature)
             if record is not None and record.is_final:
-                yield expected.of, record
+                yield expected.key, record
             elif now >= expected.give_up_at:
-                yield expected.of, None
+                yield expected.key, None
             else:
                 expected.look_at = now + RECORD_LOOK_S
                 self._expected[signature] = expected
 
 
 def never_seen(signature: str, root: str) -> str:
-    """The problem that an arm's final record is looked for no longer."""
+    """Problem of an arm whose final record is looked for no longer."""
     return (
         f"arm {signature} ended, and its final record cannot be seen below {root} after "
         f"{RECORD_SEEN_WITHIN_S:.0f} s: a resume takes it as it is, or trains on from the last "

@@ -14,13 +14,7 @@ from trainables.config.arm import ArmConfig
 from trainables.errors import StoreError
 from trainables.records.arms import ArmStore
 from trainables.records.retrying import RetryingStore
-from trainables.sharding.gang import (
-    Gang,
-    found_place,
-    is_disconnect,
-    say_failed,
-    say_here,
-)
+from trainables.sharding.gang import Gang, found_place, is_disconnect, say_failed, say_here
 from trainables.sharding.order import PeerOrder
 from trainables.training import from_bytes
 

@@ -27,8 +27,6 @@ LOOK_S = 0.1  # whether the others are there
 
 @ray.remote
 class _Peer:
-    """Actor of one further process."""
-
     def follow(self, order: PeerOrder) -> None:
         """Train until the first process ends this one."""
         from trainables.sharding.peer import follow

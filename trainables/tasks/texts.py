@@ -197,11 +197,11 @@ class TextTask(TaskOfUnits):
         return evenly(names, min(at_most, math.ceil(within)))
 
     def _unit_samples(self, split: str) -> list[Ints]:
-        """Per evaluated unit, the indices of its samples in ``split``, rising."""
+        """``_samples_of`` of the evaluated units."""
         return self._samples_of(split, self._unit_names(split))
 
     def _samples_of(self, split: str, names: Sequence[str]) -> list[Ints]:
-        """The same of any groups."""
+        """Per group, the indices of its samples in ``split``, rising."""
         tokens = self.tokens.split(split)
         place = {name: i for i, name in enumerate(tokens.group_names)}
         by_group = np.argsort(tokens.groups_N, kind="stable")

@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trainables.datasets.text.examples import Example
-from trainables.datasets.text.tokenizer import (
-    TokenIds,
-    Tokenizer,
-    read_texts,
-    require_taken,
-)
+from trainables.datasets.text.tokenizer import TokenIds, Tokenizer, read_texts, require_taken
 from trainables.errors import InvalidValue
 
 _CHUNK = 1000  # texts that are tokenized at a time: bounds memory, changes nothing

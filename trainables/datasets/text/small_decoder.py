@@ -137,10 +137,7 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     try:
         data = DataConfig(
-            name=given.name,
-            folder=given.data,
-            template=given.template,
-            dev_share=given.dev_share,
+            name=given.name, folder=given.data, template=given.template, dev_share=given.dev_share
         )
         read = load_text(data, group="instructions")
         texts = [f"{example.text}{example.pair}" for example in read.split("train")]

@@ -124,12 +124,7 @@ class TokenizedSplits(BySplit[TokenizedSplit]):
 
 
 def tokenized(
-    data: DataConfig,
-    splits: TextSplits,
-    tokenizer: str,
-    max_length: int,
-    *,
-    answers: bool = False,
+    data: DataConfig, splits: TextSplits, tokenizer: str, max_length: int, *, answers: bool = False
 ) -> TokenizedSplits:
     """The tokens of ``splits``, from the cache where they were made before.
 
