@@ -188,7 +188,7 @@ def find(text: str, *, full: bool = False) -> Found:
         if text not in space_names():
             is_here = not _looked_up(f"{text}.py")[1]
             found = f" The file {text}.py is here." * is_here
-            raise UnknownName(f"{UnknownName.of('search space', text, space_names())}{found}")
+            raise UnknownName(f"{UnknownName.among('search space', text, space_names())}{found}")
         module = importlib.import_module(f"search_spaces.{text}")
         return _of_module(vars(module), f"search space {text}", full=full)
     path, state = _looked_up(text)
@@ -242,7 +242,7 @@ def matching(names: Sequence[str], patterns: Sequence[str], of: str) -> set[str]
     for pattern in patterns:
         found = [name for name in names if fnmatch.fnmatchcase(name, pattern)]
         if not found:
-            raise UnknownName.of(f"setting of {of}", pattern, names)
+            raise UnknownName.among(f"setting of {of}", pattern, names)
         kept.update(found)
     return kept
 
@@ -285,7 +285,7 @@ def with_values(space: SearchSpace, values: Mapping[str, Json]) -> SearchSpace:
     known = (*SPACE_FIELDS, *field_names())
     for name in values:
         if name not in known:
-            raise UnknownName.of("field", name, known)
+            raise UnknownName.among("field", name, known)
     if "seed" in values:
         raise InvalidValue(
             "seed is set by search_seeds (--seeds): every proposal is trained on each."

@@ -128,7 +128,7 @@ class SearchSpace(NamedFields):
             )
         for name, known in (("phase", get_args(Phase)), ("sampler", SAMPLERS)):
             if getattr(self, name) not in known:
-                raise UnknownName.of(name, str(getattr(self, name)), known)
+                raise UnknownName.among(name, str(getattr(self, name)), known)
         seeds = self.search_seeds
         differ = len(set(seeds)) == len(seeds) > 0 and min(seeds) >= 0
         require(differ, "search_seeds", list(seeds), "different whole numbers from 0 up")
@@ -389,7 +389,7 @@ class SearchSpace(NamedFields):
         for setting in self.settings:
             if setting.name == name:
                 return setting
-        raise UnknownName.of("setting", name, [s.name for s in self.settings])
+        raise UnknownName.among("setting", name, [s.name for s in self.settings])
 
     def with_base(self, values: Mapping[str, Json]) -> SearchSpace:
         """The same space with fields of its base replaced (``--set field=value``).

@@ -26,7 +26,6 @@ LATER = (  # parts of these that are not rewritten yet
     "sweep/tracking/notes.py",
     "sweep/tracking/views.py",
     "trainables/config",
-    "trainables/errors.py",
     "trainables/fetching",
     "trainables/machine",
     "trainables/primal_dual",

@@ -65,12 +65,12 @@ class UnknownName(Misuse, LookupError):
     """A name that nothing here answers to."""
 
     @classmethod
-    def of(cls, kind: str, got: str, known: Iterable[str]) -> UnknownName:
+    def among(cls, kind: str, got: str, known: Iterable[str]) -> UnknownName:
         """Build the message: what was got, what is known, and the closest known name.
 
-        >>> print(UnknownName.of("field", "alhpa", ["alpha", "dual_lr"]))
+        >>> print(UnknownName.among("field", "alhpa", ["alpha", "dual_lr"]))
         unknown field 'alhpa'. Known: alpha, dual_lr. Did you mean 'alpha'?
-        >>> print(UnknownName.of("field", "alpah", ["constraint.alpha", "steps"]))
+        >>> print(UnknownName.among("field", "alpah", ["constraint.alpha", "steps"]))
         unknown field 'alpah'. Known: constraint.alpha, steps. Did you mean 'constraint.alpha'?
         """
         names = sorted(known)

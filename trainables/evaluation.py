@@ -83,7 +83,7 @@ def units_of(task: Task, split: str) -> tuple[str, ...]:
         InvalidValue: it has no unit.
     """
     if split not in SPLITS:
-        raise UnknownName.of("split", split, SPLITS)
+        raise UnknownName.among("split", split, SPLITS)
     if split == "test":
         names = task.test_units
     else:

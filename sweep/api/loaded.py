@@ -151,7 +151,7 @@ class Sweep:
     def columns(self, frame: str) -> pd.DataFrame:
         """What the columns of a frame mean, with units; of a long one also its kinds of value."""
         if frame not in FRAMES:
-            raise UnknownName.of("frame", frame, FRAMES)
+            raise UnknownName.among("frame", frame, FRAMES)
         return columns.described(getattr(self, frame), self.metric)
 
     def unit_scores(self, signature: str) -> UnitScores | None:
@@ -173,7 +173,7 @@ class Sweep:
             Misuse: nothing is measured yet that it could show, or it has fewer pages.
         """
         if name not in self.figures:
-            raise UnknownName.of("figure", name, self.figures)
+            raise UnknownName.among("figure", name, self.figures)
         pages = list(draw(self.measured, [name]).values())
         if not pages:
             raise Misuse(f"{self.name} has nothing measured that the figure {name} could show.")

@@ -40,7 +40,7 @@ def refuse_unknown(options: Iterable[str]) -> None:
                 f"Give it in fields, like fields={{{name!r}: ...}}."
             )
         if name not in known:
-            raise UnknownName.of("option of sweep.run", name, known)
+            raise UnknownName.among("option of sweep.run", name, known)
 
 
 def run(
@@ -92,7 +92,7 @@ def run(
         SweepError: with the message of `sweep run`.
     """
     if where not in get_args(Where):
-        raise UnknownName.of("value of where", where, get_args(Where))
+        raise UnknownName.among("value of where", where, get_args(Where))
     a_list = (list, tuple)
     require(isinstance(fields, Mapping), "fields", fields, 'a mapping like {"steps": 500}')
     for wanted_as, given in (("only", only), ("start_from", start_from), ("points", points)):

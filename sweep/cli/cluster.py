@@ -222,7 +222,7 @@ def _newest_job(jobs: Jobs, name: str, storage: str | None) -> str:
     found = [job.id for job in jobs.of_sweep(name) if job.storage.rstrip("/") == root]
     if not found:
         known = {job.sweep for job in jobs.drivers()}
-        raise UnknownName.of("sweep among the cluster's jobs:", name, known)
+        raise UnknownName.among("sweep among the cluster's jobs:", name, known)
     return found[0]
 
 

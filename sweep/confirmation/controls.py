@@ -205,7 +205,7 @@ DECISIVE = ("deep_supervision", "replayed_weights", "penalty", "detached", "mixe
 def control_of(name: str) -> Control:
     """The control called ``name``, or UnknownName."""
     if name not in CONTROLS:
-        raise UnknownName.of("control", name, CONTROLS)
+        raise UnknownName.among("control", name, CONTROLS)
     return CONTROLS[name]
 
 
@@ -223,5 +223,5 @@ def parse_controls(text: str) -> tuple[str, ...]:
         if name in groups:
             raise InvalidValue(f"--controls takes {name!r} alone or names, got {text!r}.")
         if name not in CONTROLS:
-            raise UnknownName.of("control", name, [*CONTROLS, *groups])
+            raise UnknownName.among("control", name, [*CONTROLS, *groups])
     return names

@@ -133,7 +133,7 @@ def estimate(space: SearchSpace, gpu: str | None = None) -> Estimate:
         NotCounted: a network cannot be built without its data.
     """
     if gpu is not None and gpu not in GPUS:
-        raise UnknownName.of("GPU", gpu, GPUS)
+        raise UnknownName.among("GPU", gpu, GPUS)
     seconds: dict[str, tuple[float, float]] = {}
     total, memory, counted = 0.0, 0.0, False
     guesses: dict[str, None] = {}

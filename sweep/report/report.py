@@ -125,7 +125,7 @@ def figure_files(of: Reported, out: Path, keys: Sequence[str]) -> list[str]:
     known = OF_CONFIRMATION if of.is_confirmation else FIGURES
     for key in keys:
         if key not in known:
-            raise UnknownName.of("figure", key, known)
+            raise UnknownName.among("figure", key, known)
     _refuse_file(out)
     found = drawn(of.data, keys)
     if empty := [key for key in keys if key not in found]:

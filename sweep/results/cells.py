@@ -83,10 +83,10 @@ def find_cell(view: SweepView, cell: Cell) -> FoundCell:
     listed = list(setting.setting.points)
     arms = list(dict.fromkeys((*ARMS, *listed)))
     if cell.arm is not None and cell.arm not in arms:
-        raise UnknownName.of(f"arm of {setting.setting.name}", cell.arm, arms)
+        raise UnknownName.among(f"arm of {setting.setting.name}", cell.arm, arms)
     if cell.seed is not None and cell.seed not in space.search_seeds:
         known = map(str, space.search_seeds)
-        raise UnknownName.of(f"{space.phase} seed of {name}", str(cell.seed), known)
+        raise UnknownName.among(f"{space.phase} seed of {name}", str(cell.seed), known)
     number, role = _proposal(view, setting, cell)
     point = next(p.point for p in setting.proposals if p.number == number)
     alone = _alone(definition, setting.setting, point, cell.seed)
@@ -110,7 +110,7 @@ def _setting(view: SweepView, text: str) -> SettingView:
         ends = [re.sub(r"^.*?-(?=L\d)", "", name) for name in by_name]  # as tables have them
         is_whole = text.partition("-")[0] in {name.partition("-")[0] for name in by_name}
         known = by_name if is_whole or len(set(ends)) < len(ends) else ends
-        raise UnknownName.of(f"setting of {view.definition.name}", text, known)
+        raise UnknownName.among(f"setting of {view.definition.name}", text, known)
     if len(meant) > 1:
         raise Misuse(
             f"{text!r} is the end of {len(meant)} settings: {', '.join(meant)}. Name one of them."
@@ -134,7 +134,7 @@ def _proposal(view: SweepView, setting: SettingView, cell: Cell) -> tuple[int, s
         wanted = 0  # what is confirmed comes before its controls
     if wanted is not None:
         if wanted not in stored:
-            raise UnknownName.of(f"proposal of {name}", str(wanted), map(str, stored))
+            raise UnknownName.among(f"proposal of {name}", str(wanted), map(str, stored))
         return wanted, setting.setting.point_name(wanted) or "named"
     winner = winner_of(setting.results)
     shown = winner or closest_of(setting.results)

@@ -74,10 +74,10 @@ def aligned(
     """
     for name, values in differences.items():
         if name not in design.settings:
-            raise UnknownName.of("setting", name, design.settings)
+            raise UnknownName.among("setting", name, design.settings)
         for seed in values:
             if seed not in seeds:
-                raise UnknownName.of("seed", str(seed), map(str, seeds))
+                raise UnknownName.among("seed", str(seed), map(str, seeds))
     rows = [[differences.get(name, {}).get(s, math.nan) for s in seeds] for name in design.settings]
     return np.array(rows, dtype=np.float64).reshape(len(rows), len(seeds))
 

@@ -177,7 +177,7 @@ def definition_of_any_version(objects: ObjectStore, name: str) -> Definition:
     """The same, whichever training version its arms are of: for what reads no result of them."""
     found = objects.get_value(definition_name(name), _with_version)
     if found is None:
-        raise UnknownName.of("sweep", name, sweep_names(objects))
+        raise UnknownName.among("sweep", name, sweep_names(objects))
     definition, says_version = found
     if not says_version:
         definition = replace(definition, training_version=_version_of_arms(objects, definition))

@@ -373,7 +373,7 @@ def test_arms_that_a_mended_fault_changed_have_other_signatures_and_no_others() 
 
 def test_many_known_names_are_cut_to_the_closest() -> None:
     known = [f"setting-{number}" for number in range(60)]
-    text = str(UnknownName.of("setting", "setting-599", known))
+    text = str(UnknownName.among("setting", "setting-599", known))
     assert "the closest of 60: " in text
     assert "setting-59" in text
     assert text.count("setting-") < 20

@@ -400,5 +400,5 @@ def field_names() -> tuple[str, ...]:
 def field_of(name: str) -> str:
     """Return ``name`` when it is a settable field of a run, else raise UnknownName."""
     if name not in field_names():
-        raise UnknownName.of("field", name, field_names())
+        raise UnknownName.among("field", name, field_names())
     return name

@@ -61,7 +61,7 @@ class NamedFields:
         known = cls.__dataclass_fields__  # type: ignore[attr-defined]  # every one is a dataclass
         for name in fields:
             if name not in known:
-                raise UnknownName.of(f"field of {cls.__name__}", name, known)
+                raise UnknownName.among(f"field of {cls.__name__}", name, known)
         return super().__new__(cls)
 
 

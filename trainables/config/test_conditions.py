@@ -49,7 +49,7 @@ FAMILIES: Mapping[str, Family] = {**VIDEO_FAMILIES, **TEXT_FAMILIES}
 def family_of(shift: str) -> Family:
     """The family called ``shift``, or UnknownName."""
     if shift not in FAMILIES:
-        raise UnknownName.of("shift", shift, FAMILIES)
+        raise UnknownName.among("shift", shift, FAMILIES)
     return FAMILIES[shift]
 
 

@@ -17,7 +17,7 @@ S = TypeVar("S")
 def split_named(name: str) -> SplitName:
     """The split called ``name``; UnknownName where there is none."""
     if name not in SPLITS:
-        raise UnknownName.of("split", name, SPLITS)
+        raise UnknownName.among("split", name, SPLITS)
     return name
 
 

@@ -156,7 +156,9 @@ def _of_package(group: Group, name: str) -> object:
     points = [point for point in _entry_points(group) if point.name == name and _is_name(name)]
     if not points:
         names = [point.name for point in _entry_points(group)]
-        unknown = UnknownName.of(KINDS[group], name, {*BUILT_IN[group], *filter(_is_name, names)})
+        unknown = UnknownName.among(
+            KINDS[group], name, {*BUILT_IN[group], *filter(_is_name, names)}
+        )
         missing = UnknownPlugin(f"{unknown} Plug-ins are known where their package is installed.")
         missing.name = name
         raise missing

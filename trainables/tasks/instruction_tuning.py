@@ -171,7 +171,7 @@ class InstructionTuning(TextTask):
 
     def shifted(self, split: str, shift: str, severity: float, draw: int) -> Iterator[Batch]:
         """UnknownName: there are no shifts of answers."""
-        raise UnknownName.of("shift of instructions", shift, ())
+        raise UnknownName.among("shift of instructions", shift, ())
 
     def _posed(self, padded: PaddedBatch, labels_B: Ints) -> tuple[Tokens, Tensor]:
         """Each answer's tokens are targets of the tokens before them."""

@@ -103,7 +103,7 @@ class TextClassification(TextTask):
             return self._mistyped(split, severity, draws)
         places = {"token_drop": kept_tokens, "token_swap": swapped_tokens}.get(shift)
         if places is None:
-            raise UnknownName.of("shift of texts", shift, TEXT_FAMILIES)
+            raise UnknownName.among("shift of texts", shift, TEXT_FAMILIES)
         disturbed = []
         for text in self._texts(split):
             is_special_T = np.isin(text.ids_T, self.tokens.special_ids)
