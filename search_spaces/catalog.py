@@ -54,7 +54,7 @@ SPACE_FIELDS = (
 
 @dataclass(frozen=True)
 class Expected:
-    """What an exported configuration says that training it again comes to."""
+    """The outcome that an exported configuration expects of training it again."""
 
     training_version: int
     arms: Mapping[str, Json]  # by signature: status, evaluation and environment
@@ -173,8 +173,8 @@ def longer(space: SearchSpace, steps: int, *, eval_windows: int) -> SearchSpace:
 
 def space_names() -> list[str]:
     """The built-in search spaces."""
-    found = (module.name for module in pkgutil.iter_modules(search_spaces.__path__))
-    return sorted(name for name in found if name not in _NO_SPACES)
+    modules = (module.name for module in pkgutil.iter_modules(search_spaces.__path__))
+    return sorted(name for name in modules if name not in _NO_SPACES)
 
 
 def find(text: str, *, full: bool = False) -> Found:
@@ -187,8 +187,8 @@ def find(text: str, *, full: bool = False) -> Found:
     if re.fullmatch(r"[\w-]+", text):
         if text not in space_names():
             is_here = not _looked_up(f"{text}.py")[1]
-            found = f" The file {text}.py is here." * is_here
-            raise UnknownName(f"{UnknownName.among('search space', text, space_names())}{found}")
+            hint = f" The file {text}.py is here." * is_here
+            raise UnknownName(f"{UnknownName.among('search space', text, space_names())}{hint}")
         module = importlib.import_module(f"search_spaces.{text}")
         return _of_module(vars(module), f"search space {text}", full=full)
     path, state = _looked_up(text)
@@ -232,23 +232,23 @@ def only(space: SearchSpace, patterns: Sequence[str]) -> SearchSpace:
     return replace(space, settings=tuple(s for s in space.settings if s.name in kept))
 
 
-def matching(names: Sequence[str], patterns: Sequence[str], of: str) -> set[str]:
+def matching(names: Sequence[str], patterns: Sequence[str], owner: str) -> set[str]:
     """The settings' names that a pattern of ``--only`` matches; all, without any.
 
     Raises:
-        UnknownName: a pattern matches none of the settings of ``of``.
+        UnknownName: a pattern matches none of the settings of ``owner``.
     """
     kept = set() if patterns else set(names)
     for pattern in patterns:
-        found = [name for name in names if fnmatch.fnmatchcase(name, pattern)]
-        if not found:
-            raise UnknownName.among(f"setting of {of}", pattern, names)
-        kept.update(found)
+        matches = [name for name in names if fnmatch.fnmatchcase(name, pattern)]
+        if not matches:
+            raise UnknownName.among(f"setting of {owner}", pattern, names)
+        kept.update(matches)
     return kept
 
 
 def is_data_set(data: str) -> bool:
-    """Whether ``--data`` names a data set of the library `datasets`, and no folder."""
+    """True when ``--data`` names a data set of the library `datasets`, and no folder."""
     return data.startswith("hf:")
 
 
@@ -263,10 +263,10 @@ def with_data_set(space: SearchSpace, name: str) -> SearchSpace:
             "folder, or choose a space of text_classification."
         )
 
-    def of(setting: Setting) -> str:
+    def data_set_of(setting: Setting) -> str:
         return str(setting.fields.get("data.name", space.base.data.name))
 
-    first, label = of(space.settings[0]), re.sub(r"[^\w.-]", "-", name, flags=re.A)
+    first, label = data_set_of(space.settings[0]), re.sub(r"[^\w.-]", "-", name, flags=re.A)
     kept = tuple(
         replace(
             s,
@@ -274,7 +274,7 @@ def with_data_set(space: SearchSpace, name: str) -> SearchSpace:
             fields={n: name if n == "data.name" else value for n, value in s.fields.items()},
         )
         for s in space.settings
-        if of(s) == first
+        if data_set_of(s) == first
     )
     require_short_names(space.name, kept)
     return replace(space, base=space.base.with_fields({"data.name": name}), settings=kept)
@@ -295,7 +295,7 @@ def with_values(space: SearchSpace, values: Mapping[str, Json]) -> SearchSpace:
 
 
 def unconstrained_arms(space: SearchSpace) -> dict[str, ArmConfig]:
-    """By signature: what several settings or proposals share is there, and trained, once."""
+    """The unconstrained arms of a space by signature: one that settings share occurs once."""
     arms = (
         space.run(setting, {}, seed=seed).unconstrained()
         for setting in space.settings
@@ -305,12 +305,12 @@ def unconstrained_arms(space: SearchSpace) -> dict[str, ArmConfig]:
 
 
 def constrained_count(space: SearchSpace, setting: Setting) -> int:
-    """How many constrained arms a sweep of the space trains in one setting."""
+    """The number of constrained arms that a sweep of the space trains in one setting."""
     return space.points_tried(setting) * len(space.search_seeds)
 
 
 def arm_count(space: SearchSpace) -> int:
-    """How many arms a sweep of the space trains: a shared unconstrained arm counts once."""
+    """The number of arms that a sweep trains; a shared unconstrained arm counts once."""
     constrained = sum(constrained_count(space, setting) for setting in space.settings)
     return len(unconstrained_arms(space)) + constrained
 
@@ -331,8 +331,8 @@ def _run_file(path: Path) -> dict[str, Json]:
     import runpy  # no built-in space needs it
 
     beside = str(path.absolute().parent)
-    found = _Beside(beside)
-    sys.meta_path.append(found)  # last: what lies there hides nothing that is installed
+    finder = _Beside(beside)
+    sys.meta_path.append(finder)  # last: what lies there hides nothing that is installed
     try:
         return runpy.run_path(str(path), run_name=f"space_file_{path.stem}")
     except Misuse as error:
@@ -348,23 +348,22 @@ def _run_file(path: Path) -> dict[str, Json]:
             f"space file {path}{line} stops with {type(error).__name__}: {what}.{hint}"
         ) from error
     finally:
-        sys.meta_path.remove(found)
-        for name in [name for name in sys.modules if name.partition(".")[0] in found.names]:
+        sys.meta_path.remove(finder)
+        for name in [name for name in sys.modules if name.partition(".")[0] in finder.names]:
             del sys.modules[name]  # another folder's may have its name
 
 
 class _Beside:
-    """Finds what lies in a folder, and keeps the names; installed packages it never sees."""
+    """Import finder for the modules in one folder; ``names`` holds those that it has found."""
 
     def __init__(self, folder: str) -> None:
-        """Nothing was found yet."""
         self._folder = folder
         self.names: set[str] = set()
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """As importlib asks of every finder; what lies in packages is found by their own path."""
+        """The spec of a top-level module in the folder; packages find their own modules."""
         spec = PathFinder.find_spec(name, [self._folder], target) if path is None else None
         if spec is not None:
             self.names.add(name)
@@ -463,21 +462,21 @@ def _of_configuration(plain: Mapping[str, Json]) -> Found:
 
 
 def _phase(config: ArmConfig) -> Phase:
-    """Of the sweep that a run to be trained again is from: only confirmations read test."""
+    """The phase of the sweep that a run is repeated from: only confirmations read test."""
     return "confirmation" if config.measured_on == "test" else "search"
 
 
 def _arms_of(seed: str, run: Mapping[str, Json]) -> Iterator[Mapping[str, Json]]:
-    """What the arms of one exported run came to; the unconstrained one may not be known."""
+    """The stored outcomes of the arms of one exported run; the unconstrained one may be unknown."""
     for arm in ("constrained", "unconstrained"):
         values = run.get(arm)
         if values is None and arm == "unconstrained":
             continue
-        there = values if isinstance(values, dict) else {}
-        wrong = [n for n, kind in _OF_AN_ARM.items() if not isinstance(there.get(n, _GONE), kind)]
+        fields = values if isinstance(values, dict) else {}
+        wrong = [n for n, kind in _OF_AN_ARM.items() if not isinstance(fields.get(n, _GONE), kind)]
         if wrong:
             raise InvalidValue(
                 f"the {arm} arm of seed {seed} must say its {', '.join(_OF_AN_ARM)}; missing or "
                 f"of another type: {', '.join(wrong)}. Export the configuration again."
             )
-        yield there
+        yield fields

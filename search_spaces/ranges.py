@@ -1,8 +1,7 @@
 """Ranges of searched fields: what they allow, their coordinates, their JSON.
 
-A range is drawn from and told to a sampler in a *coordinate* of its own: the value itself, or for
-``LogDecay`` and ``LogReach`` what the value does, from which the value follows once the rest of a
-run is known.
+A range is sampled in a *coordinate* of its own: the value itself, or for ``LogDecay`` and
+``LogReach`` its effect, from which the value follows once the rest of a run is known.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from trainables.plain import Json
 
 
 def is_finite(value: Json) -> bool:
-    """Whether it is a number that a float can hold: files of users give any type."""
+    """True for a number that a float can hold: users' files give values of any type."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False
     return abs(value) < sys.float_info.max and math.isfinite(value)
 
 
 def is_whole(value: Json) -> bool:
-    """Whether it is a whole number, of 64 bits: a longer one fits no float and no tensor."""
+    """True for an integer of at most 64 bits: a longer one fits no float and no tensor."""
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
 
 
@@ -103,11 +102,12 @@ _KINDS: dict[str, type[Uniform] | type[LogUniform] | type[LogDecay] | type[LogRe
 
 
 def resilience_of(decay: float, *, dual_lr: float, dual_steps: float) -> float:
-    """c, by which a multiplier keeps exp(-decay) of itself over ``dual_steps`` (LogDecay's N).
+    """The resilience c that leaves exp(-decay) of a multiplier after N = ``dual_steps`` steps.
 
     >>> round(resilience_of(math.log(2), dual_lr=0.5, dual_steps=1), 6)
     1.0
     """
+    # expm1 and log1p keep the digits of a small decay, which 1 - exp(-x) would cancel.
     return -math.expm1(-decay / dual_steps) / dual_lr
 
 
@@ -127,7 +127,7 @@ def ends_of(values: Range) -> tuple[Json, ...]:
 
 
 def into(values: Range, coordinate: Json) -> Json:
-    """The coordinate where it lies in the range, else the nearest end, or the first choice."""
+    """The coordinate if it lies in the range, else the nearest end; the first value of a choice."""
     if isinstance(values, Choice):
         return coordinate if coordinate in values.values else values.values[0]
     if coordinate is None:  # signal_clip: null lies in no range
@@ -146,14 +146,14 @@ def at_share(values: Range, share: float) -> Json:
     if isinstance(values, Uniform):
         return into(values, values.low + share * (values.high - values.low))
     low, high = math.log(values.low), math.log(values.high)
-    return into(values, math.exp(low + share * (high - low)))
+    return into(values, math.exp(low + share * (high - low)))  # exp may round past an end
 
 
 def range_to_json(values: Range) -> dict[str, Json]:
     """Plain values that ``range_from_json`` turns back into an equal range."""
     if isinstance(values, Choice):
         return {"choice": list(values.values)}
-    (kind,) = (name for name, of in _KINDS.items() if type(values) is of)
+    (kind,) = (name for name, cls in _KINDS.items() if type(values) is cls)
     return {kind: [values.low, values.high]}
 
 

@@ -54,7 +54,7 @@ class Setting(NamedFields):
     points: Points = field(default_factory=dict)
 
     def point_name(self, number: int) -> str | None:
-        """What a listed proposal is called; None where it is searched."""
+        """The name of a listed proposal; None where it is searched."""
         return list(self.points)[number] if number < len(self.points) else None
 
     def to_json(self) -> dict[str, Json]:
@@ -114,12 +114,12 @@ def names_within(settings: Sequence[str], width: int) -> dict[str, str]:
 
 
 def ranges_from_json(plain: Mapping[str, Json]) -> dict[str, Range]:
-    """The ranges of a space or setting."""
+    """The ranges of a space or setting, from its plain values."""
     return {name: range_from_json(name, r) for name, r in plain.get("ranges", {}).items()}
 
 
 def ranges_to_json(ranges: Mapping[str, Range]) -> dict[str, Json]:
-    """What ``ranges_from_json`` reads."""
+    """Plain values that ``ranges_from_json`` turns back into equal ranges."""
     return {name: range_to_json(values) for name, values in ranges.items()}
 
 
@@ -153,7 +153,7 @@ def require_name(what: str, name: object) -> None:
 def require_short_names(space: str, settings: Sequence[Setting]) -> None:
     """Raise InvalidValue where a name is too long for a file with what is written behind it.
 
-    Sweeps of before this was refused are read, so that it is asked of new spaces only.
+    Only new spaces are checked: stored sweeps may have longer names.
     """
     for what, names in (
         ("a search space's name", [space]),

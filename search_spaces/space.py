@@ -157,7 +157,7 @@ class SearchSpace(NamedFields):
                 tried.add(joint)
 
     def _check_primal_ranges(self, config: ArmConfig) -> None:
-        """Where the pairs differ in the constraint, nothing else is searched."""
+        """Refuse a searched primal field where pairs are to differ in the constraint alone."""
         primal = [name for name in self.ranges if not name.startswith("constraint.")]
         if primal and config.value_of("constraint.weights_by") != "last_layer":
             raise InvalidValue(
@@ -167,7 +167,7 @@ class SearchSpace(NamedFields):
             )
 
     def _check_points(self, setting: Setting) -> None:
-        """Every listed point is a run."""
+        """Refuse a listed point that is no valid run."""
         for number, name in enumerate(setting.points):
             try:
                 self.run(setting, self.listed(setting, number) or {}, seed=self.search_seeds[0])
@@ -177,17 +177,17 @@ class SearchSpace(NamedFields):
                 ) from error
 
     def _check_metric(self, setting: Setting, config: ArmConfig) -> None:
-        """Its tables have one column for the metric, and one text below it."""
-        ours, theirs = self.base.facts.metric, config.facts.metric
-        if ours != theirs:
+        """Refuse a setting with a metric of its own: tables have one column for it."""
+        expected, got = self.base.facts.metric, config.facts.metric
+        if expected != got:
             raise InvalidValue(
                 f"search space {self.name}: all settings must report the metric of base, "
-                f"{ours.label} ({self.base.task}), got {theirs.label} ({config.task}) in setting "
+                f"{expected.label} ({self.base.task}), got {got.label} ({config.task}) in setting "
                 f"{setting.name}. Make a space of each."
             )
 
     def _check_phase(self, setting: Setting, config: ArmConfig) -> None:
-        """Selection never sees the test split, and no arm of a confirmation ends for its looks."""
+        """Refuse a search on the test split, and a confirmation whose arms may end early."""
         where = f"search space {self.name}, setting {setting.name}"
         on, early = config.measured_on, config.early_stop
         if on != self.base.measured_on:
@@ -246,7 +246,7 @@ class SearchSpace(NamedFields):
                 ) from error
 
     def _check_corners(self, setting: Setting, config: ArmConfig) -> None:
-        """Every corner of the ranges that only together are allowed or not, in one setting."""
+        """Try every corner of the ranges that only together are allowed or not, in one setting."""
         constraint = cast(ConstraintConfig, config.constraint)  # of the base: checked before
         ranges = {n: r for n, r in self.ranges_of(setting).items() if n in _JOINT}
         for ends in itertools.product(*map(ends_of, ranges.values())):
@@ -255,14 +255,14 @@ class SearchSpace(NamedFields):
                 values = _fields(self.point_of(setting, corner))
                 replace(config, constraint=replace(constraint, **values))
             except InvalidValue as error:
-                at = ", ".join(f"{name} = {value!r}" for name, value in _fields(corner).items())
+                text = ", ".join(f"{name} = {value!r}" for name, value in _fields(corner).items())
                 raise InvalidValue(
                     f"search space {self.name}: in setting {setting.name} the ranges reach a point "
-                    f"that is not allowed, {at}: {error} Narrow one of these ranges."
+                    f"that is not allowed, {text}: {error} Narrow one of these ranges."
                 ) from error
 
     def ranges_of(self, setting: Setting) -> dict[str, Range]:
-        """What is searched in one setting: the space's ranges, or its own in their place."""
+        """The ranges that one setting searches: the space's, or its own in their place."""
         return {name: setting.ranges.get(name, values) for name, values in self.ranges.items()}
 
     def point_of(
@@ -299,7 +299,7 @@ class SearchSpace(NamedFields):
         return self.base.with_fields(fields)
 
     def coordinates_of(self, setting: Setting, point: Mapping[str, Json]) -> dict[str, Json]:
-        """Where a point lies in the ranges of a setting: the inverse of ``point_of``."""
+        """The coordinates of a point in the ranges of a setting: the inverse of ``point_of``."""
         ranges = self.ranges_of(setting)
         coordinates = {name: point[name] for name in ranges}
         if not stated(ranges):
@@ -315,11 +315,11 @@ class SearchSpace(NamedFields):
 
     @cached_property
     def _effects(self) -> dict[str, dict[str, Json]]:
-        """Coordinates by effect that were computed, by all that they follow from."""
+        """Cache of coordinates by effect; a key holds everything that they follow from."""
         return {}
 
     def proposals_of(self, setting: Setting) -> int:
-        """How many proposals this setting gets: the space's, unless it asks for fewer.
+        """The number of proposals of this setting: the space's, unless it asks for fewer.
 
         Never fewer than its listed points, and without ranges no others.
         """
@@ -329,12 +329,12 @@ class SearchSpace(NamedFields):
         return max(self.n_proposals if most is None else min(most, self.n_proposals), listed)
 
     @property
-    def asked_blindly(self) -> int:
-        """How many first proposals of a setting depend on no outcome: they may be asked early."""
+    def independent_proposals(self) -> int:
+        """The number of first proposals that depend on no outcome, and so may come early."""
         return self.n_proposals if self.sampler in ORDER_FREE else STARTUP
 
     def points_tried(self, setting: Setting) -> int:
-        """How many different points the setting's proposals are: one where there is no choice."""
+        """The number of different points among the proposals: one where there is no choice."""
         return self.proposals_of(setting) if self.ranges or setting.points else 1
 
     def listed(self, setting: Setting, number: int) -> dict[str, Json] | None:
@@ -350,14 +350,14 @@ class SearchSpace(NamedFields):
         return tuple(self.listed(setting, number) or self.ranges)
 
     def draws_losses(self, setting: Setting) -> bool:
-        """Whether its constrained arms may train on draws of tokens or layers: of their own."""
+        """True when constrained arms may train on draws of tokens or layers of their own."""
         fields = {"constraint.inner_tokens", "constraint.inner_layers"}
         constraint = self.base.with_fields(setting.fields).constraint
         drawn = constraint is not None and constraint.draws_losses
         return drawn or not fields.isdisjoint(self.ranges_of(setting))
 
     def is_in_box(self, setting: Setting, point: Mapping[str, Json]) -> bool:
-        """Whether a point is one of its ranges, and sets nothing else."""
+        """True when a point sets exactly the searched fields, each within its range."""
         ranges = self.ranges_of(setting)
         if set(point) != set(ranges):
             return False
@@ -441,5 +441,5 @@ class SearchSpace(NamedFields):
 
 
 def _fields(point: Mapping[str, Json]) -> dict[str, Json]:
-    """The same values by the fields' names in ConstraintConfig."""
+    """The point's values by the names of the fields in ConstraintConfig."""
     return {name.removeprefix("constraint."): value for name, value in point.items()}

@@ -27,7 +27,7 @@ EVERY = ""  # in the place of a setting's name
 
 @dataclass(frozen=True)
 class Start:
-    """What one option says: of settings by name, or of EVERY one."""
+    """Start points that one option gives, by name of setting, or for EVERY one."""
 
     source: str  # as it was given
     points: Mapping[str, Given]
@@ -41,7 +41,7 @@ def with_start_points(
     Args:
         space: what is to be searched.
         starts: points, in their order; a start without one for a setting leaves it as it is.
-        say: told of points that lie outside of the ranges.
+        say: gets a sentence for each point that lies outside the ranges.
 
     Raises:
         UnknownName: there is no such field.
@@ -69,9 +69,9 @@ def with_start_points(
 
 
 def _started(space: SearchSpace, setting: Setting, starts: Sequence[Start]) -> Setting:
-    found = (start.points.get(setting.name, start.points.get(EVERY)) for start in starts)
+    given_points = (start.points.get(setting.name, start.points.get(EVERY)) for start in starts)
     points: list[dict[str, Json]] = []
-    for given in found:
+    for given in given_points:
         point = None if given is None else point_of(space, setting, given)
         if point is not None and point not in points:
             points.append(point)
@@ -82,7 +82,7 @@ def _started(space: SearchSpace, setting: Setting, starts: Sequence[Start]) -> S
 
 
 def point_of(space: SearchSpace, setting: Setting, given: Given) -> dict[str, Json]:
-    """The whole point: a value of every searched field, and of what else is given."""
+    """The complete point: a value of every searched field, and of what else is given."""
     ranges = space.ranges_of(setting)
     if isinstance(given, ArmConfig):
         if not ranges:
@@ -110,7 +110,7 @@ def _taken(
 
 
 def outside(space: SearchSpace, setting: Setting, point: Mapping[str, Json]) -> Iterator[str]:
-    """What of a point no search of the setting comes to, in words."""
+    """Phrases for the values of a point that no search of the setting can reach."""
     ranges, run = space.ranges_of(setting), space.effect_run(setting, point)
     for name, value in point.items():
         values = ranges.get(name)
@@ -121,7 +121,7 @@ def outside(space: SearchSpace, setting: Setting, point: Mapping[str, Json]) -> 
             is_now, searched = str(value), between.join(map(str, ends_of(values)))
             if stated({name: values}):
                 searched = f"a {EFFECT[name]} of {searched}"
-                with suppress(InvalidValue):  # of none that can be counted the value is told alone
+                with suppress(InvalidValue):  # an effect that cannot be counted is left out
                     effect = effect_of(run, name, value)
                     is_now = f"{value} ({EFFECT[name]} {effect:.3g})"
             yield f"{name} is {is_now}, searched is {searched}"

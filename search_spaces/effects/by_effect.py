@@ -25,7 +25,7 @@ EFFECT = {DUAL_LR: "reach", RESILIENCE: "decay"}
 
 
 def stated(ranges: Mapping[str, Range]) -> list[str]:
-    """The fields whose range is stated on what they do, those that others need first."""
+    """The fields whose range is stated on their effect; a field that others need comes first."""
     return [name for kind, name in STATED.items() if type(ranges.get(name)) is kind]
 
 
@@ -41,14 +41,14 @@ def effect_of(run: ArmConfig, name: str, value: float) -> float:
 
 
 def with_effect(run: ArmConfig, name: str, effect: float) -> float:
-    """The field's value that does this in a run whose other fields are these; raises alike."""
+    """The value with this effect in a run whose other fields are these; raises as ``effect_of``."""
     constraint = cast(ConstraintConfig, run.constraint)
     steps = _counted_steps(run, name, effect if name == DUAL_LR else constraint.dual_lr)
     return effect / steps if name == DUAL_LR else resilience_of(effect, **decaying(run))
 
 
 def moved(run: ArmConfig, name: str, value: float, effect: float) -> float:
-    """This value where it has the effect, to the bit, else the one that has it (with_effect)."""
+    """The value itself where it has the effect, to the bit, else the one of ``with_effect``."""
     same = effect_of(run, name, value) == effect
     return value if same else with_effect(run, name, effect)
 
@@ -77,7 +77,7 @@ def decaying(run: ArmConfig) -> dict[str, float]:
 
 
 def _counted_steps(run: ArmConfig, name: str, dual_lr: float) -> float:
-    """N of a run; refused where nobody can count what the field does, or where nothing moves."""
+    """The dual steps N of a run; InvalidValue where they cannot be counted or move nothing."""
     constraint = cast(ConstraintConfig, run.constraint)
     kind = next(kind.__name__ for kind, field in STATED.items() if field == name)
     if constraint.dual_every_unit != "step":

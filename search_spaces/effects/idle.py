@@ -28,24 +28,24 @@ GRID = 16  # values of each range that are looked at
 
 def idle_ranges(space: SearchSpace) -> list[str]:
     """One sentence for each field that is searched in vain, in most of its box or below a value."""
-    found: dict[str, list[str]] = {}
+    settings_by_text: dict[str, list[str]] = {}
     known: dict[str, list[str]] = {}  # most settings differ in nothing that matters here
     for setting in space.settings:
         key = _what_matters(space, setting)
         if key not in known:
             known[key] = list(_of_setting(space, setting))
         for text in (*known[key], *too_weak(space, setting)):
-            found.setdefault(text, []).append(setting.name)
+            settings_by_text.setdefault(text, []).append(setting.name)
     count = len(space.settings)
     return [
         text if len(names) == count else f"{text} In {names[0]}" + _more(len(names) - 1)
-        for text, names in found.items()
+        for text, names in settings_by_text.items()
     ]
 
 
 def _what_matters(space: SearchSpace, setting: Setting) -> str:
-    """Settings that are alike in this have the same idle ranges: alpha plays no part."""
-    config = space.base.with_fields({**setting.fields, "constraint.alpha": 0.1})
+    """A key of what idle ranges depend on: settings with equal keys have the same ones."""
+    config = space.base.with_fields({**setting.fields, "constraint.alpha": 0.1})  # it plays no part
     ranges = {n: r for n, r in space.ranges_of(setting).items() if n != "constraint.alpha"}
     run = (config.constraint, config.steps, config.decay_share, config.warmup_share)
     return repr((ranges, run, config.train_gamma))
@@ -74,8 +74,8 @@ def _of_setting(space: SearchSpace, setting: Setting) -> Iterator[str]:
     rest = {n: at_share(values, 0.5) for n, values in ranges.items() if n not in names}
     points: list[Mapping[str, Json]] = []
     for values in itertools.product(*axes):
-        at = space.point_of(setting, {**rest, **dict(zip(names, values, strict=True))})
-        points.append({**own, **at})
+        point = space.point_of(setting, {**rest, **dict(zip(names, values, strict=True))})
+        points.append({**own, **point})
     if RESILIENCE in names:
         decays = [decay_of(p[RESILIENCE], **decaying(space.effect_run(setting, p))) for p in points]
         idle = [-math.expm1(-decay) < IDLE_DECAY for decay in decays]
@@ -104,7 +104,7 @@ def _of_setting(space: SearchSpace, setting: Setting) -> Iterator[str]:
 
 
 def _largest_scale(config: ArmConfig, constraint: ConstraintConfig) -> float | None:
-    """What a multiplier is divided by to be the first layer's weight, over f_c; None: unknown.
+    """The divisor that makes a multiplier the first layer's weight, over f_c; None: unknown.
 
     The unchanged input's loss over f_c is about train_gamma squared (docs/method.md, Training).
     """

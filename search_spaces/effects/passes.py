@@ -1,4 +1,4 @@
-"""Passes of runs over their training data, told from the sizes that are published."""
+"""Passes of runs over their training data, counted from published sizes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from trainables.config.arm import ArmConfig
 
 @dataclass(frozen=True)
 class _Clips:
-    """Training clips of about the same length; whether dev is carved from them."""
+    """The published size of a video data set, whose clips are of about the same length."""
 
     clips: int
     frames: int  # in all
-    has_dev: bool = False
+    has_dev: bool = False  # False: dev is carved from them
 
 
 # Training clips, or training examples, as published.
@@ -35,13 +35,13 @@ _TEXTS: Mapping[str, int] = {
 
 
 def epoch_steps(config: ArmConfig) -> int | None:
-    """About how many steps one pass over a run's training data takes; None: only the data say."""
+    """Approximate steps of one pass over a run's training data; None: only the data say."""
     samples = _samples(config)
     return None if samples is None else max(1, samples // config.batch_size)
 
 
 def passes(config: ArmConfig) -> float | None:
-    """About how often a run passes over its training data; None: only the data say.
+    """Approximate passes of a run over its training data; None: only the data say.
 
     >>> run = ArmConfig().with_fields({"data.name": "ucsd_ped2", "steps": 4000})
     >>> epoch_steps(run), round(passes(run), 1)
@@ -52,12 +52,12 @@ def passes(config: ArmConfig) -> float | None:
 
 
 def passes_text(space: SearchSpace) -> str:
-    """How often the runs of a space pass over the training data of each data set, in a sentence."""
-    found: dict[str, list[ArmConfig]] = {}
+    """A sentence that counts the passes of a space's runs over each data set's training data."""
+    runs_by_data: dict[str, list[ArmConfig]] = {}
     for setting in space.settings:
         run = space.base.with_fields(setting.fields)
-        found.setdefault(run.data.name, []).append(run)
-    parts = [_of_data_set(name, runs) for name, runs in found.items()]
+        runs_by_data.setdefault(run.data.name, []).append(run)
+    parts = [_of_data_set(name, runs) for name, runs in runs_by_data.items()]
     return f"Passes over the training data: {'; '.join(parts)}."
 
 
@@ -90,7 +90,7 @@ def _samples(config: ArmConfig) -> int | None:
 
 
 def _training_clips(clips: _Clips, config: ArmConfig) -> int:
-    """Those that are not dev."""
+    """The number of clips that are left for training once dev is taken."""
     most = config.data.max_clips
     count = clips.clips if most is None else min(clips.clips, most)
     if clips.has_dev and most is None:

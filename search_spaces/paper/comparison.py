@@ -35,12 +35,12 @@ class Comparison:
 
     @property
     def asks_too_much(self) -> Literal["", "probably", "surely"]:
-        """Whether the paper's alpha and f0 ask for more descent than can exist, as far as known."""
+        """A mark where the paper's alpha and f0 ask for more descent than can exist, else ''."""
         return ""
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """What a reader must know before quoting the numbers; empty when nothing is known."""
+        """Caveats for whoever quotes the numbers; empty when none are known."""
         return ()
 
 
@@ -50,7 +50,7 @@ C = TypeVar("C", bound=Comparison)
 def comparisons(
     kind: type[C], data_sets: Sequence[str], table: Iterable[tuple[str | float, ...]]
 ) -> tuple[C, ...]:
-    """A printed table as comparisons.
+    """The comparisons of a printed table.
 
     Args:
         kind: of them.
@@ -58,7 +58,7 @@ def comparisons(
         table: rows of model, layers, train gamma and these numbers.
     """
     return tuple(
-        kind(data, str(model), int(layers), float(gamma), float(ours), float(theirs))
+        kind(data, str(model), int(layers), float(gamma), float(constrained), float(plain))
         for model, layers, gamma, *values in table
-        for data, ours, theirs in zip(data_sets, values[::2], values[1::2], strict=True)
+        for data, constrained, plain in zip(data_sets, values[::2], values[1::2], strict=True)
     )

@@ -18,37 +18,37 @@ _VIDEO_FRAMES = 20  # likely: T is not given
 
 
 def departures(config: ArmConfig) -> tuple[str, ...]:
-    """What this run does otherwise than the paper's, a phrase each; none where all is alike."""
-    found = list(_of_training(config))
+    """Differences of this run from the paper's, a phrase each; empty where all is alike."""
+    phrases = list(_of_training(config))
     if config.constraint is not None:
-        found += _of_constraint(config, config.constraint)
-    return (*found, *_of_model(config))
+        phrases += _of_constraint(config, config.constraint)
+    return (*phrases, *_of_model(config))
 
 
 def _of_training(config: ArmConfig) -> Iterator[str]:
-    ours = []
+    extras = []
     if config.weight_decay > 0 and not config.facts.answers:  # there the paper says AdamW, too
-        ours.append(f"AdamW with a decay of {config.weight_decay:g}")
+        extras.append(f"AdamW with a decay of {config.weight_decay:g}")
     if config.readout_lr not in (None, config.primal_lr):
-        ours.append(f"a learning rate of {config.readout_lr:g} for the readout")
+        extras.append(f"a learning rate of {config.readout_lr:g} for the readout")
     shares = (("rises", config.warmup_share), ("falls", config.decay_share))
     moves = [f"{verb} over {share:.0%}" for verb, share in shares if share > 0]
-    ours += [f"a learning rate that {' and '.join(moves)} of the steps"] if moves else []
-    ours.append(f"gradients clipped at {config.grad_clip:g}")
-    yield f"trained with {', '.join(ours)}; of these the paper says nothing"
+    extras += [f"a learning rate that {' and '.join(moves)} of the steps"] if moves else []
+    extras.append(f"gradients clipped at {config.grad_clip:g}")
+    yield f"trained with {', '.join(extras)}; of these the paper says nothing"
     if config.dtype == "bfloat16":
         yield "forward passes are in bfloat16; the paper speaks of no reduced precision"
 
 
 def _of_constraint(config: ArmConfig, constraint: ConstraintConfig) -> Iterator[str]:
     if constraint.dual_optimizer != "adam":
-        of = {"sgd": "projected SGD"}.get(constraint.dual_optimizer, constraint.dual_optimizer)
-        yield f"multipliers move by {of}; the paper's by ADAM"
+        rule = {"sgd": "projected SGD"}.get(constraint.dual_optimizer, constraint.dual_optimizer)
+        yield f"multipliers move by {rule}; the paper's by ADAM"
     relative, clip = constraint.dual_signal == "relative", constraint.signal_clip
     if relative or clip is not None:
-        of = "the violation over the loss allowed" if relative else "the violation"
+        signal = "the violation over the loss allowed" if relative else "the violation"
         clipped = "" if clip is None else f", clipped at {clip:g}"
-        yield f"dual steps follow {of}{clipped}; the paper's the violation as it is"
+        yield f"dual steps follow {signal}{clipped}; the paper's the violation as it is"
     if constraint.scale != "none" and constraint.form == "difference":
         yield "constraints are divided by a schedule of losses; the paper's are not"
     yield from _of_resilience(config, constraint)
@@ -65,17 +65,17 @@ def _of_resilience(config: ArmConfig, constraint: ConstraintConfig) -> Iterator[
     wanted = "slack" if config.facts.reads_texts else "slack_restart"
     if constraint.resilience_form == wanted:
         return
-    ours = {
+    form = {
         "decay": "a decay of the multipliers",
         "slack": "slack variables that are kept",
         "slack_restart": "slack variables that every epoch sets to zero",
     }[constraint.resilience_form]
-    theirs = "slack variables" + ", set to zero after every epoch" * (wanted == "slack_restart")
-    yield f"resilience is {ours}; the paper's is {theirs}, at a fixed price"
+    paper = "slack variables" + ", set to zero after every epoch" * (wanted == "slack_restart")
+    yield f"resilience is {form}; the paper's is {paper}, at a fixed price"
 
 
 def _has_the_papers_values(config: ArmConfig, constraint: ConstraintConfig) -> bool:
-    """Whether alpha and f0 are printed for such a model."""
+    """True when the paper prints this alpha and f0 for such a model."""
     if config.facts.reads_texts:
         known = {
             (row.alpha, row.reference_loss)

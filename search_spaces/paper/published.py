@@ -36,7 +36,7 @@ def published(config: ArmConfig) -> Comparison | None:
 
 
 def model_of(config: ArmConfig) -> str:
-    """What the paper calls the model, as ``Comparison.model``; '' where it has none like it."""
+    """The paper's name for the model, as ``Comparison.model``; '' where it has none like it."""
     name = config.model.name
     if name == "encoder":
         return _OF_CHECKPOINTS.get(_short(config.model.checkpoint), "")
@@ -44,18 +44,18 @@ def model_of(config: ArmConfig) -> str:
 
 
 def not_alike(config: ArmConfig, comparison: Comparison) -> tuple[str, ...]:
-    """What a reader must know before comparing the two, a phrase each; doubts come last."""
+    """Caveats of a comparison of the two, a phrase each; doubts come last."""
     name, variant, words = config.model.name, config.model.variant, text.CHECKPOINTS["ut"]
-    found = []
+    phrases = []
     if (name, variant) in video.DEPARTURES:
-        found.append(video.DEPARTURES[name, variant])
+        phrases.append(video.DEPARTURES[name, variant])
     if name == "text_ut" and _short(config.model.checkpoint) != words:
-        found.append(f"ours has the words of {_short(config.model.checkpoint)}, theirs {words}'s")
+        phrases.append(f"ours has the words of {_short(config.model.checkpoint)}, theirs {words}'s")
     largest = max(config.test_gammas)
     if comparison.key == text.TextComparison.key and largest != text.LARGEST_GAMMA:
-        found.append(f"our test gammas end at {largest:g}, theirs at {text.LARGEST_GAMMA:g}")
+        phrases.append(f"our test gammas end at {largest:g}, theirs at {text.LARGEST_GAMMA:g}")
     doubts = (d for d in comparison.doubts if not d.startswith(video.OTHER_MODEL))
-    return (*found, *departures(config), PROTOCOL, *doubts)
+    return (*phrases, *departures(config), PROTOCOL, *doubts)
 
 
 def _short(checkpoint: str | None) -> str:

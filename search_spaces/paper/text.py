@@ -106,18 +106,18 @@ class TextComparison(Comparison):
 
     @property
     def trained_layers(self) -> int:
-        """How many layers the checkpoint has that is trained here."""
+        """The number of layers of the checkpoint that is trained here."""
         return BLOCKS.get(self.model, self.layers)
 
     @property
     def demanded_loss(self) -> float | None:
-        """What Table 2 asks of the last layer that is trained here; None where it says nothing."""
+        """The loss that Table 2 asks of the last layer trained here; None where it says nothing."""
         best = BEST.get((self.model, self.data))
         return None if best is None else best.demanded_loss(self.trained_layers)
 
     @property
     def asks_too_much(self) -> Literal["", "probably", "surely"]:
-        """Whether Table 2's alpha and f0 ask for more descent than can exist.
+        """A mark where Table 2's alpha and f0 ask for more descent than can exist, else ''.
 
         Surely: for a model as accurate as on clean text. Probably: for one as accurate as the best
         mean accuracy over test gammas that Table 4 has of this model on these data.
@@ -131,30 +131,30 @@ class TextComparison(Comparison):
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """What a reader must know before quoting the numbers; empty when nothing is known."""
-        found = []
+        """Caveats for whoever quotes the numbers; empty when none are known."""
+        phrases = []
         best = BEST.get((self.model, self.data))
         mark = self.asks_too_much
         if mark:
             key = self.model, self.data
             accuracy = CLEAN_ACCURACY[key] if mark == "surely" else _best_mean_accuracy(*key)
             of_what = "accuracy on clean text" if mark == "surely" else "best mean accuracy here"
-            found.append(
+            phrases.append(
                 f"{mark} infeasible by construction: asks for a final cross entropy of "
                 f"{self.demanded_loss:.3f}; a calibrated model has at least "
                 f"{least_loss(accuracy):.3f} at {accuracy:.3f}, the {of_what} of its kind"
             )
         if self.trained_layers != self.layers:
-            asked = (
+            demand = (
                 "" if best is None else f", which asks for {best.demanded_loss(self.layers):.3f}"
             )
             checkpoint, blocks = CHECKPOINTS[self.model], self.trained_layers
-            found.append(f"printed with {self.layers} layers{asked}; {checkpoint} has {blocks}")
+            phrases.append(f"printed with {self.layers} layers{demand}; {checkpoint} has {blocks}")
         if best is None:
-            found.append("its alpha and f0 are not reported")
+            phrases.append("its alpha and f0 are not reported")
         if (self.model, self.data) == ("roberta", "mnli"):
-            found.append("said to be omitted, but printed")
-        return tuple(found)
+            phrases.append("said to be omitted, but printed")
+        return tuple(phrases)
 
 
 # model, layers, train gamma, then constrained and unconstrained on each of DATA_SETS
@@ -201,7 +201,7 @@ COMPARISONS = comparisons(TextComparison, DATA_SETS, _TABLE_4)
 
 
 def _best_mean_accuracy(model: str, data: str) -> float:
-    """Over test gammas, of the constrained or the unconstrained model, at any depth and noise."""
+    """The best mean accuracy over test gammas of either model, at any depth and training noise."""
     areas = [
         max(c.constrained, c.unconstrained)
         for c in COMPARISONS

@@ -80,23 +80,23 @@ class VideoComparison(Comparison):
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """What a reader must know before quoting the numbers; empty when nothing is known."""
-        found = []
+        """Caveats for whoever quotes the numbers; empty when none are known."""
+        phrases = []
         if self.model == "vit" and self.train_gamma == 0 and self.data != "ucsd_ped2":
-            found.append("printed twice: the same numbers for cuhk_avenue and shanghaitech")
+            phrases.append("printed twice: the same numbers for cuhk_avenue and shanghaitech")
         for arm in ("constrained", "unconstrained"):
             value = getattr(self, arm)
             if value > BLANK_MEAN_RMSE:
-                found.append(f"{arm}: as bad as a blank image, a failed run")
+                phrases.append(f"{arm}: as bad as a blank image, a failed run")
             elif value >= IDENTITY_MEAN_RMSE.get(self.data, float("inf")):
-                found.append(f"{arm}: no better than returning the input, on our grid of gammas")
+                phrases.append(f"{arm}: no better than returning the input, on our grid of gammas")
         if self.train_gamma == 0:
-            found.append("trained without noise: the input is its own answer")
+            phrases.append("trained without noise: the input is its own answer")
         if self.model == "ut":
-            found.append(f"{OTHER_MODEL}: {DEPARTURES['ut', 'distance']}")
+            phrases.append(f"{OTHER_MODEL}: {DEPARTURES['ut', 'distance']}")
         if self.model == "dust":
-            found.append("unmatched capacity: the unconstrained model shares one dictionary")
-        return tuple(found)
+            phrases.append("unmatched capacity: the unconstrained model shares one dictionary")
+        return tuple(phrases)
 
 
 # model, layers, train gamma, then constrained and unconstrained on each of DATA_SETS

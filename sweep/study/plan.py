@@ -133,7 +133,7 @@ class Plan:
         return len(waiting) + sum(1 for _ in self._asks_ahead(fits))
 
     def _asks_ahead(self, fits: Fits) -> Iterator[Ask]:
-        ahead = self.definition.space.asked_blindly
+        ahead = self.definition.space.independent_proposals
         for name, state in self._settings.items():
             draws = self.definition.space.draws_losses(state.setting)  # constrained ones fit nobody
             if not state.retired and not draws and any(map(fits, self.baselines[name])):
