@@ -118,7 +118,7 @@ def run(
     wanted = with_start_points(wanted, starts, say=note)
     definition = ready(objects, Definition(name or found.name, wanted), executor, mlflow)
     refuse_other_code(objects, definition, accept_code=accept_code)
-    there = registered(objects, definition, asked=fields, say=note)
+    there = registered(objects, definition, named=fields, say=note)
     refuse_second_driver(objects, definition.name)
     with warnings.catch_warnings():
         # tqdm, which optuna imports, asks a notebook for widgets; nothing here has any.

@@ -239,7 +239,7 @@ def confirm(
         definition = resolved_fresh(definition, say=note)
         plan = put_plan(objects, plan)
         first = replace(definition, space=replace(definition.space, search_seeds=plan.first_seeds))
-        definition = registered(objects, first, asked=(), say=note)
+        definition = registered(objects, first, named=(), say=note)
     else:
         definition = load_definition(objects, own)
         if dry_run:
@@ -304,7 +304,7 @@ def _tuned(
                 "--dry-run shows the plan."
             )
             return None
-        there = registered(objects, resolved(definition, say=note), asked=(), say=note)
+        there = registered(objects, resolved(definition, say=note), named=(), say=note)
         tuning = load_sweep(objects, there.name, "pairs")
         if not tuning.is_finished:
             if not may_train:

@@ -111,7 +111,7 @@ def run(
         entry = reproduced(objects, definition, found.expected, executor)
         raise SystemExit(_tell_reproduced(entry, as_json=False))
     refuse_other_code(objects, definition, accept_code=accept_code)
-    there = registered(objects, definition, asked=wanted, say=note)
+    there = registered(objects, definition, named=wanted, say=note)
     refuse_second_driver(objects, definition.name)
     code = train(
         objects, there, executor,

@@ -204,7 +204,7 @@ def _train_study(
         chosen, definition = planned(view, wanted, tuned, ArmStore(objects).record)
         definition = resolved_fresh(definition, say=note)
         put_plan(objects, chosen)
-        registered(objects, definition, asked=(), say=note)
+        registered(objects, definition, named=(), say=note)
     definition = load_definition(objects, name)
     if all_judged(objects, definition):
         return
@@ -220,7 +220,7 @@ def _searched(objects: ObjectStore, definition: Definition, asked: Studies) -> S
         view = load_sweep(objects, definition.name, "pairs")
         if has_ended(view):
             return view
-    there = registered(objects, resolved(definition, say=note), asked=(), say=note)
+    there = registered(objects, resolved(definition, say=note), named=(), say=note)
     refuse_second_driver(objects, there.name)
     if code := _train(objects, there, asked):
         raise SystemExit(code)

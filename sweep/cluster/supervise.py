@@ -131,7 +131,7 @@ def accept(objects: ObjectStore, sent: Submission, say: Callable[[str], None]) -
         uri = place_of(objects, given, sent.mlflow)  # refused before data are decoded
         given = resolved(given, say=_say)
         refuse_other_code(objects, given, accept_code=sent.accept_code)
-        registered(objects, given, asked=sent.asked, say=say)
+        registered(objects, given, named=sent.asked, say=say)
         if not driving:
             remember_place(objects, sent.name, uri)
             tell_unused_gpus(objects, load_definition(objects, sent.name), say)

@@ -18,8 +18,8 @@ from sweep.study.proposals import (
     ProposalOutcome,
     StoredProposal,
     all_proposals,
+    record_key,
     retired_settings,
-    told_apart,
 )
 from sweep.study.selection import (
     SettingResult,
@@ -207,7 +207,7 @@ class _Asked:
 
         Returns the signatures of their arms, to be read before they can be judged anew.
         """
-        beside = tuple(told_apart(records[signature]) for signature in self.baselines)
+        beside = tuple(record_key(records[signature]) for signature in self.baselines)
         stale = [number for number, o in self.judged.items() if not o.holds_beside(beside)]
         for number in stale:
             del self.judged[number]
@@ -218,7 +218,7 @@ class _Asked:
         for number in self.arms.keys() - self.judged.keys():
             result = self.whole(number, records)
             if result is not None:
-                self.judged[number] = ProposalOutcome.of(result)
+                self.judged[number] = ProposalOutcome.from_result(result)
 
     @property
     def shown(self) -> int | None:
@@ -242,7 +242,7 @@ class _Asked:
         if result is None:  # an arm's record is gone
             del self.judged[number]
             return False
-        before, outcome = self.judged[number], ProposalOutcome.of(result)
+        before, outcome = self.judged[number], ProposalOutcome.from_result(result)
         self.judged[number] = outcome
         return outcome.to_json() == before.to_json()
 
@@ -266,7 +266,7 @@ class _Asked:
             record = records.get(signature)
             end = ends.get(signature)
             if record is not None and record.is_final:
-                end = ArmEnd.of(record)
+                end = ArmEnd.from_record(record)
             if record is not None and proposal is not None:
                 record = replace(record, reports=record.reports[-1:], evaluation=None)
             return ArmPlace(signature, self.setting.name, proposal, end, record)

@@ -10,7 +10,7 @@ from sweep.run.forget_failed import CodeOfArms
 from sweep.run.searching import Search
 from sweep.study.arms import Arm, RecordReader
 from sweep.study.pairs import judge_proposal
-from sweep.study.proposals import JudgedFiles, ProposalOutcome, StoredProposal, told_apart
+from sweep.study.proposals import JudgedFiles, ProposalOutcome, StoredProposal, record_key
 from trainables.errors import StoreError
 from trainables.records.arm_record import ArmRecord
 from trainables.records.arms import ArmStore
@@ -50,7 +50,7 @@ class Judging:
         # Of proposals without an outcome: arms and baselines by seed, and what they wait for.
         self._open: dict[_Key, tuple[list[tuple[str, str]], set[str]]] = {}
         self._waiting: dict[str, list[_Key]] = {}  # signature -> proposals that wait for it
-        self._beside: dict[str, str] = {}  # unconstrained arms: ``told_apart``
+        self._beside: dict[str, str] = {}  # unconstrained arms: ``record_key``
 
     def believe(
         self, setting: str, proposal: StoredProposal, arms: list[Arm], final: set[str]
@@ -82,7 +82,7 @@ class Judging:
     def keep_baseline(self, record: ArmRecord) -> None:
         """An unconstrained arm is final: what it came to is kept for all its pairs."""
         self._read.keep(record)
-        self._beside[record.signature] = told_apart(record)
+        self._beside[record.signature] = record_key(record)
         if record.status == "failed":
             self.failed_baselines[record.signature] = record
 
@@ -106,7 +106,7 @@ class Judging:
             )
             result = judge_proposal(number, point, pairs, read, space.tolerance, least)
             assert result is not None, "an arm of it is running again"
-            outcome = ProposalOutcome.of(result)
+            outcome = ProposalOutcome.from_result(result)
         except StoreError:
             raise
         except Exception as error:

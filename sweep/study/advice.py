@@ -43,17 +43,17 @@ def command(*words: str, storage: str | None = None, address: str | None = None)
         address: the cluster that it is for, as the user named it; None: this machine, or, of a job
             on a cluster, whoever asked for it.
     """
-    asked_from = os.environ.get(ASKED_FROM, "")
+    client_options = os.environ.get(ASKED_FROM, "")
     if address is not None:
         return f"{shlex.join([program(), *words])} {place(address, storage)}"
-    if asked_from and words[0] in BY_ADDRESS:
-        return f"{shlex.join(['sweep', *words])} {asked_from}"
+    if client_options and words[0] in BY_ADDRESS:
+        return f"{shlex.join(['sweep', *words])} {client_options}"
     elsewhere = storage is not None and (
         bool(os.environ.get(STORAGE)) or storage != str(Path(DEFAULT_STORAGE).resolve())
     )
     line = shlex.join([program(), *words, *(["--storage", str(storage)] if elsewhere else [])])
-    if asked_from:
-        cluster = shlex.split(asked_from)[1]
+    if client_options:
+        cluster = shlex.split(client_options)[1]
         return line if "://" in cluster else shlex.join(["ray", "exec", cluster, line])
     # Another shell may have it; this one does, and would send the command elsewhere.
     sent_away = bool(os.environ.get(ADDRESS)) and words[0] in BY_ADDRESS
@@ -67,9 +67,9 @@ def resume(
     where: str = "local",
     more: Sequence[str] = (),
 ) -> str:
-    """What continues a sweep the way that it was started here, with ``more`` options."""
-    is_told = where != "local" and not os.environ.get(ASKED_FROM)
-    how = ["--where", where] if is_told else []
+    """The command that continues a sweep the way it was started here, with ``more`` options."""
+    names_place = where != "local" and not os.environ.get(ASKED_FROM)
+    how = ["--where", where] if names_place else []
     return command("resume", sweep, *more, *how, storage=storage)
 
 
@@ -80,18 +80,18 @@ def place(address: str, storage: str | None) -> str:
 
 
 def program() -> str:
-    """How this program is started from here: ``sweep``, or by its path where that is another."""
+    """The command that starts this program: ``sweep``, or its path where that is another."""
     started = Path(sys.argv[0])
     if started.name != "sweep":  # as a module, or by a test
         return "sweep"
-    found = shutil.which("sweep")
-    if found is not None and started.exists() and Path(found).samefile(started):
+    on_path = shutil.which("sweep")
+    if on_path is not None and started.exists() and Path(on_path).samefile(started):
         return "sweep"
     return str(started.absolute()) if started.exists() else "sweep"
 
 
 def note(text: str) -> None:
-    """A line for people, on standard error: it never mixes with what a program reads."""
+    """Print a line for people on standard error, apart from what a program reads."""
     print(f"sweep: {text}", file=sys.stderr)
 
 

@@ -30,13 +30,13 @@ class Arm:
 
     @cached_property
     def unconstrained_signature(self) -> str:
-        """Of its configuration without the constraint: alike in arms that may share batches."""
+        """The signature without the constraint: alike in arms that may share batches."""
         return self.config.unconstrained().signature()
 
 
 @dataclass
 class LiveArm:
-    """An arm that was handed out: where it stands."""
+    """The progress of an arm that was handed out."""
 
     arm: Arm
     since: float  # monotonic clock
@@ -114,7 +114,7 @@ def stored_arms(objects: ObjectStore, definition: Definition) -> Iterator[Arm]:
 
 
 def all_judged(objects: ObjectStore, definition: Definition, *, but: Container[str] = ()) -> bool:
-    """Whether every proposal asked for is stored, and judged on every search seed.
+    """True when every proposal asked for is stored, and judged on every search seed.
 
     Args:
         objects: the storage root.
@@ -130,20 +130,20 @@ def is_judged(
     *,
     but: Container[str] = (),
 ) -> bool:
-    """The same of proposals that were read."""
+    """True when every proposal asked for is judged among ``proposals``, which were read before."""
     judged: Counter[str] = Counter()
     for setting, stored, arms in proposals:
         judged[setting] += stored.verdict_on([arm.signature for arm in arms]) is not None
     space = definition.space
-    asked = {s.name: space.proposals_of(s) for s in space.settings if s.name not in but}
-    return all(judged[setting] >= wanted for setting, wanted in asked.items())
+    numbers = {s.name: space.proposals_of(s) for s in space.settings if s.name not in but}
+    return all(judged[setting] >= wanted for setting, wanted in numbers.items())
 
 
 class RecordReader:
     """Records by signature; final ones of baselines are kept: all pairs of a setting share them."""
 
     def __init__(self, runs: ArmStore) -> None:
-        """Nothing is read yet."""
+        """Read records from ``runs``, each when it is needed."""
         self._runs = runs
         self._kept: dict[str, ArmRecord] = {}
 
@@ -155,7 +155,7 @@ class RecordReader:
         return record
 
     def keep(self, record: ArmRecord) -> None:
-        """Keep one that was read, if it is such a record."""
+        """Keep a record that was read, if it is a final one of a baseline."""
         if record.is_final and record.config.constraint is None:
             if len(self._kept) >= KEPT_BASELINES:
                 self._kept.clear()

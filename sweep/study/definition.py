@@ -32,7 +32,7 @@ class Definition:
     space: SearchSpace  # resolved: the data fingerprint is filled in
     mlflow_uri: str | None = None  # where it is tracked; not compared; None: below the storage root
     training_version: int = field(default_factory=lambda: arm.TRAINING_VERSION)
-    # ^ that its arms are signed with. In stores of before it was stored it is found from the arms
+    # ^ that its arms are signed with; older stores do not hold it, and it is derived from the arms
 
     def __post_init__(self) -> None:
         """Refuse names that are no plain folder name."""
@@ -79,12 +79,12 @@ class Definition:
 
 
 def folder(name: str) -> str:
-    """Where a sweep's own objects lie below the storage root."""
+    """The folder of a sweep's own objects below the storage root."""
     return f"sweeps/{name}"
 
 
 def definition_name(name: str) -> str:
-    """The object that a sweep's definition is."""
+    """The name of the object that holds a sweep's definition."""
     return f"{folder(name)}/definition.json"
 
 
@@ -95,15 +95,15 @@ def put_definition(objects: ObjectStore, definition: Definition) -> Definition:
     """
     content = json.dumps(definition.to_json(), sort_keys=True).encode()
     objects.put_once(definition_name(definition.name), content)
-    there = load_definition(objects, definition.name)
-    difference = list(_differences(_compared(there), _compared(definition)))
+    stored = load_definition(objects, definition.name)
+    difference = list(_differences(_compared(stored), _compared(definition)))
     if difference:
         raise NameTaken(
             f"a sweep named {definition.name!r} exists with a different definition:\n"
             + "\n".join(f"  {line}" for line in difference)
             + _way_out(difference, resume(definition.name, objects.root))
         )
-    return there
+    return stored
 
 
 def _way_out(difference: Sequence[str], again: str) -> str:
@@ -115,20 +115,21 @@ def _way_out(difference: Sequence[str], again: str) -> str:
     return f"\nChoose another --name, or continue the stored one with `{again}`."
 
 
-def run_as(there: Definition, given: SearchSpace, *, asked: Collection[str]) -> Definition:
-    """The stored sweep, run as ``given`` says where that was ``asked`` for by name, this time."""
-    how = {name: getattr(given, name) for name in HOW_IT_RUNS if name in asked}
-    return replace(there, space=replace(there.space, **how)) if how else there
+def run_as(stored: Definition, given: SearchSpace, *, named: Collection[str]) -> Definition:
+    """The stored sweep, run this time as ``given`` says in the fields that the user ``named``."""
+    how = {name: getattr(given, name) for name in HOW_IT_RUNS if name in named}
+    return replace(stored, space=replace(stored.space, **how)) if how else stored
 
 
 def put_extension(objects: ObjectStore, extended: Definition) -> None:
-    """Store that the sweep now asks for more, under the next free number; earlier ones stay."""
+    """Store a grown definition under the next free extension number; earlier ones stay."""
     grown = {
         "n_proposals": extended.space.n_proposals,
         "search_seeds": list(extended.space.search_seeds),
     }
     content = json.dumps(grown, sort_keys=True).encode()
     number = len(_extensions(objects, extended.name))
+    # put_once returns what is stored: other content means that a rival took the number.
     while objects.put_once(_extension(extended.name, number), content) != content:
         number += 1
 
@@ -160,7 +161,7 @@ def load_definition(objects: ObjectStore, name: str) -> Definition:
 
 
 def _renamed(objects: ObjectStore, definition: Definition) -> str:
-    """By what a sweep was trained whose arms have other names now, and how many and why."""
+    """Text on a sweep whose arms have other names now: what trained it, how many, and why."""
     judged = list(_named_by(objects, definition))
     of_before = [faults for version, faults in judged if version == UNKNOWN]
     faults = sorted({fault for faults in of_before for fault in faults})
@@ -174,26 +175,26 @@ def _renamed(objects: ObjectStore, definition: Definition) -> str:
 
 
 def definition_of_any_version(objects: ObjectStore, name: str) -> Definition:
-    """The same, whichever training version its arms are of: for what reads no result of them."""
-    found = objects.get_value(definition_name(name), _with_version)
-    if found is None:
+    """The stored definition, whichever training version its arms are of; no result may be read."""
+    stored = objects.get_value(definition_name(name), _with_version)
+    if stored is None:
         raise UnknownName.among("sweep", name, sweep_names(objects))
-    definition, says_version = found
+    definition, says_version = stored
     if not says_version:
         definition = replace(definition, training_version=_version_of_arms(objects, definition))
-    asked = [(definition.space.n_proposals, definition.space.search_seeds)]
+    sizes = [(definition.space.n_proposals, definition.space.search_seeds)]
     for extension in _extensions(objects, name):
         grown = objects.get_value(f"{folder(name)}/{extension}", _grown)
         if grown is not None:
-            asked.append(grown)
-    seeds = dict.fromkeys(seed for _, search_seeds in asked for seed in search_seeds)
+            sizes.append(grown)
+    seeds = dict.fromkeys(seed for _, search_seeds in sizes for seed in search_seeds)
     return definition.extended(
-        n_proposals=max(n_proposals for n_proposals, _ in asked), search_seeds=tuple(seeds)
+        n_proposals=max(n_proposals for n_proposals, _ in sizes), search_seeds=tuple(seeds)
     )
 
 
 def _with_version(plain: Mapping[str, Json]) -> tuple[Definition, bool]:
-    """A stored definition, and whether it says which version its arms are of."""
+    """A stored definition, and True when it says which version its arms are of."""
     return Definition.from_json(plain), "training_version" in plain
 
 
@@ -212,24 +213,24 @@ def _version_of_arms(objects: ObjectStore, definition: Definition) -> int:
         for setting in space.settings
         for seed in space.search_seeds
     ]
-    there = (
+    versions = (
         version
         for version in range(arm.TRAINING_VERSION, 0, -1)
         if any(objects.names(f"arms/{config.signature(version)}") for config in plain)
     )
-    return next(there, arm.TRAINING_VERSION)
+    return next(versions, arm.TRAINING_VERSION)
 
 
 def _named_by(objects: ObjectStore, definition: Definition) -> Iterator[tuple[int, list[str]]]:
-    """For every verdict the version that gives its arms their names, and their mended faults."""
+    """The version that gives the arms of each verdict their names, and their mended faults."""
     space = definition.space
     for setting, one in _judged(objects, definition.name):
         named = {end["signature"] for end in (one.get("outcome") or {}).get("arms", ())}
         if not named:
             continue
         try:
-            of = space.setting(setting)
-            configs = [space.run(of, one["point"], seed=seed) for seed in space.search_seeds]
+            condition = space.setting(setting)
+            configs = [space.run(condition, one["point"], seed=seed) for seed in space.search_seeds]
         except (SweepError, LookupError, TypeError):  # no verdict that this version reads
             continue
         versions = (
@@ -253,8 +254,8 @@ def _judged(objects: ObjectStore, name: str) -> Iterator[tuple[str, dict[str, Js
     """Every verdict as it is stored, with its setting."""
     below = f"{folder(name)}/proposals"
     for setting in objects.names(below):
-        found = objects.get_derived(f"{below}/{setting}/judged.json", dict[str, Json]) or {}
-        yield from ((setting, one) for one in found.values() if isinstance(one, dict))
+        verdicts = objects.get_derived(f"{below}/{setting}/judged.json", dict[str, Json]) or {}
+        yield from ((setting, one) for one in verdicts.values() if isinstance(one, dict))
 
 
 def sweep_names(objects: ObjectStore) -> list[str]:
@@ -275,7 +276,7 @@ def _grown(plain: Mapping[str, Json]) -> tuple[int, tuple[int, ...]]:
 
 
 def _compared(definition: Definition) -> dict[str, Json]:
-    """What makes two definitions different: not places, not how it runs, not how far it goes."""
+    """The fields that two definitions may not differ in: no places, no sizes, not how it runs."""
     plain = definition.space.to_json()
     for name in HOW_IT_RUNS:
         plain.pop(name, None)
@@ -297,11 +298,11 @@ def _compared(definition: Definition) -> dict[str, Json]:
     return plain
 
 
-def _differences(there: Json, given: Json, path: str = "") -> Iterator[str]:
-    if isinstance(there, dict) and isinstance(given, dict):
-        for key in sorted({*there, *given}):
+def _differences(stored: Json, given: Json, path: str = "") -> Iterator[str]:
+    if isinstance(stored, dict) and isinstance(given, dict):
+        for key in sorted({*stored, *given}):
             yield from _differences(
-                there.get(key), given.get(key), f"{path}.{key}" if path else key
+                stored.get(key), given.get(key), f"{path}.{key}" if path else key
             )
-    elif there != given:
-        yield f"{path}: stored {there!r}, given {given!r}"
+    elif stored != given:
+        yield f"{path}: stored {stored!r}, given {given!r}"

@@ -10,7 +10,7 @@ from search_spaces.space import SearchSpace, Setting
 from trainables.plain import Json
 
 NEAR = 0.02  # of a range's length, on its own scale
-# What less, and more, of a searched field does to what is asked of a network.
+# Effect of a low and of a high value of a searched field on the demands on a network.
 _EFFECTS = {
     "constraint.alpha": ("asks for the least", "asks for the most"),
     "constraint.dual_lr": ("presses the least", "presses the most"),
@@ -20,13 +20,13 @@ _EFFECTS = {
 
 
 def edges_of(space: SearchSpace, setting: Setting, point: Mapping[str, Json]) -> list[str]:
-    """Which searched values of a point lie at an end of their range, in words; a choice has none.
+    """Sentences on searched values of a point at an end of their range; a choice has no ends.
 
-    What was found there says where the range ends, not where the best value is.
+    A best value there shows where the range ends, not where the optimum is.
     """
-    at = space.coordinates_of(setting, point)
-    found = (_edge(n, r, at[n], point[n]) for n, r in space.ranges_of(setting).items())
-    return [text for text in found if text]
+    coordinates = space.coordinates_of(setting, point)
+    texts = (_edge(n, r, coordinates[n], point[n]) for n, r in space.ranges_of(setting).items())
+    return [text for text in texts if text]
 
 
 def _is_between(value: Json, low: float, high: float) -> bool:
@@ -51,11 +51,11 @@ to 10)'
         return ""
     end = share >= 0.5
     effect = _EFFECTS.get(name)
-    at = ""
+    searched = ""
     if coordinate != value:
         by = "its decay over a run" if isinstance(values, LogDecay) else "its reach"
-        at = f" (searched by {by}: {coordinate:.3g} of {values.low:g} to {values.high:g})"
+        searched = f" (searched by {by}: {coordinate:.3g} of {values.low:g} to {values.high:g})"
     return (
         f"{name.removeprefix('constraint.')} {value:.3g} is at the {'high' if end else 'low'} end "
-        f"of its range{at}" + (f", which {effect[end]}" if effect else "")
+        f"of its range{searched}" + (f", which {effect[end]}" if effect else "")
     )

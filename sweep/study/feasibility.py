@@ -118,7 +118,7 @@ def judge(
 
 
 def _judged_seeds(constraints: DescentConstraints, seeds_SF: Floats) -> list[int]:
-    """All seeds, to be judged by their mean; or the median seed alone where it misses more."""
+    """The seeds to judge by their mean: all, or the median seed alone where it misses more."""
     every = list(range(len(seeds_SF)))
     worst_S = [missing_shares(constraints, losses_F).max() for losses_F in seeds_SF]
     median = sorted(every, key=lambda seed: worst_S[seed])[(len(every) - 1) // 2]
@@ -132,7 +132,7 @@ def _slack(
     constraint: ConstraintConfig,
     constraints: DescentConstraints,
 ) -> Floats:
-    """What resilience grants one arm, in the violations' unit."""
+    """The slack that resilience grants one arm, in the violations' unit."""
     assert record.evaluation is not None  # it finished
     slack_L: Floats = np.array(record.reports[-1].layers.get("slacks", ()))
     # slacks that are variables, or c mu where multipliers are mu + p s, are as the report has them
@@ -144,7 +144,7 @@ def _slack(
 
 
 def _why_not_useful(record: ArmRecord, measured: Evaluation, loss: float) -> str:
-    """Why finished arms of this held-out loss are not *useful*; empty when they are.
+    """The reason why finished arms of this held-out loss are not *useful*; empty when they are.
 
     Useful: the held-out loss at train_gamma is below that of the best constant prediction and,
     where the unchanged input is a prediction, of that (identity): there the input is its own answer

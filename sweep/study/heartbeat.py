@@ -2,7 +2,7 @@
 
 sweeps/NAME/driver.json    put every 15 s while a driver runs, deleted at its end
 
-Its age is told by the storage's own clock: those of two machines may differ. A driver that was
+Its age is counted by the storage's own clock: those of two machines may differ. A driver that was
 silent for four intervals is gone, and another one may take over; the first, should it wake up,
 finds the other's name there and ends.
 """
@@ -26,15 +26,15 @@ from trainables.records.objects import ObjectStore
 
 log = logging.getLogger(__name__)
 BEAT_EVERY_S = 15.0
-SILENT_BEATS = 4  # intervals without a sign of life after which a driver is gone
-LOOK_EVERY_S = 1.0  # whether what it waits for has changed
-END_S = 5.0  # for a sign of life that is being written
+SILENT_BEATS = 4  # intervals without a heartbeat after which a driver is gone
+LOOK_EVERY_S = 1.0  # between two looks at what the driver waits for
+END_S = 5.0  # to wait at the end for a heartbeat that is being written
 SETTLE_S = 1.0  # after which a driver that started in the same instant has put its own name
 
 
 @dataclass(frozen=True)
 class Beat:
-    """What a driver says of itself."""
+    """A driver's heartbeat as the store holds it."""
 
     owner: str  # this run of a driver
     pid: int
@@ -51,7 +51,7 @@ class Beat:
 
 
 def living(objects: ObjectStore, sweep: str) -> Beat | None:
-    """The last sign of life of the sweep's driver; None when there is none, or it is gone."""
+    """The last heartbeat of the sweep's driver; None when there is none, or it is gone."""
     beat = _stored(objects, sweep)
     if beat is None or (beat.machine and beat.machine == _machine() and not _runs(beat.pid)):
         return None
@@ -60,10 +60,10 @@ def living(objects: ObjectStore, sweep: str) -> Beat | None:
 
 
 class Heartbeat:
-    """One driver's signs of life."""
+    """The heartbeat of one driver, put from a thread of its own."""
 
     def __init__(self, objects: ObjectStore, sweep: str) -> None:
-        """Nothing is written before ``claim`` or ``start``."""
+        """Prepare the heartbeat; nothing is written before ``claim`` or ``start``."""
         self._objects = ObjectStore(objects.root)  # one that does not wait: the next beat will do
         self._sweep = sweep
         self._beat = Beat(
@@ -81,7 +81,7 @@ class Heartbeat:
         self._thread = threading.Thread(target=self._go_on, name="heartbeat", daemon=True)
 
     def claim(self) -> Beat | None:
-        """Take the sweep where nothing but this says who drives it; another driver that has it.
+        """Take the sweep where no lock says who drives it; returns the other driver that has it.
 
         None: it is taken. Of two that start in the same instant the one that wrote last has it.
         """
@@ -89,51 +89,53 @@ class Heartbeat:
         if other is not None:
             return other
         self._objects.delete_clocks(_name(self._sweep))
+        # Write, wait, read: of two that start at once both see the last writer's name.
         self._put()
         time.sleep(SETTLE_S)
-        there = _stored(self._objects, self._sweep)
-        return None if there is None or there.owner == self._beat.owner else there
+        beat = _stored(self._objects, self._sweep)
+        return None if beat is None or beat.owner == self._beat.owner else beat
 
     def start(self) -> None:
-        """Give a sign of life now and until ``end``."""
-        with suppress(StoreError):  # what cannot be written is told by whoever must write
+        """Put a heartbeat now and until ``end``."""
+        with suppress(StoreError):  # whoever must write reports a storage that is away
             self._put()
         self._thread.start()
 
     def watch(self, waits_for: Callable[[], str], on_lost: Callable[[str], None]) -> None:
-        """Say from now on what the driver waits for, and hear when it must end.
+        """Put what the driver waits for from now on, and call back when it must end.
 
         Args:
-            waits_for: what keeps it from training, in one line; asked from a thread.
-            on_lost: told why this driver has lost its sweep, from a thread.
+            waits_for: returns what keeps it from training, in one line; called from a thread.
+            on_lost: called from a thread with the reason why this driver has lost its sweep.
         """
         self._waits_for, self._on_lost = waits_for, on_lost
         if self._lost:
             on_lost(self._lost)
 
     def end(self) -> None:
-        """Say that the driver has ended, unless another one took over; it may not have begun."""
+        """Remove the heartbeat, unless another driver took over; it may not have begun."""
         self._over.set()
         if self._thread.is_alive():
             self._thread.join(END_S)
         with suppress(StoreError):
-            there = _stored(self._objects, self._sweep)
-            if there is not None and there.owner == self._beat.owner:
+            beat = _stored(self._objects, self._sweep)
+            if beat is not None and beat.owner == self._beat.owner:
                 self._objects.delete(_name(self._sweep))
 
     def _go_on(self) -> None:
-        said, put_s = "", time.monotonic()
+        last, put_s = "", time.monotonic()
         while not self._over.wait(min(LOOK_EVERY_S, self._beat.every_s)):
             waits_for = self._waits_for()
-            if waits_for == said and time.monotonic() < put_s + self._beat.every_s:
+            if waits_for == last and time.monotonic() < put_s + self._beat.every_s:
                 continue
             try:
+                # Before each put: a driver that wakes up late must not overwrite its successor.
                 self._lost = self._why_lost()
                 if self._lost:
                     self._on_lost(self._lost)
                     return
                 self._put(waits_for)
-                said, put_s = waits_for, time.monotonic()
+                last, put_s = waits_for, time.monotonic()
             except StoreError as error:
                 log.debug("no sign of life this time: %s", error)
 
@@ -141,10 +143,10 @@ class Heartbeat:
         # Not by the beat: one that was on its way comes back after its folder was deleted.
         if not self._objects.exists(definition_name(self._sweep)):
             return f"{self._sweep} was deleted"
-        there = _stored(self._objects, self._sweep)
-        if there is None or there.owner == self._beat.owner:
+        beat = _stored(self._objects, self._sweep)
+        if beat is None or beat.owner == self._beat.owner:
             return ""
-        return f"process {there.pid} on {there.host} took {self._sweep} over"
+        return f"process {beat.pid} on {beat.host} took {self._sweep} over"
 
     def _put(self, waits_for: str = "") -> None:
         plain = {**asdict(self._beat), "waits_for": waits_for}
@@ -152,7 +154,7 @@ class Heartbeat:
 
 
 def waits_for(objects: ObjectStore, sweep: str) -> str:
-    """What the sweep's driver, which is known to run, said that it waits for; empty: nothing."""
+    """The thing that the sweep's driver, which is known to run, waits for; empty: nothing."""
     beat = _stored(objects, sweep)
     return "" if beat is None else beat.waits_for
 
@@ -162,7 +164,7 @@ def _stored(objects: ObjectStore, sweep: str) -> Beat | None:
 
 
 def _machine() -> str:
-    """What tells this boot of this machine, and the processes that see each other, from others."""
+    """A name of this boot of this machine and of its process namespace; empty if not known."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot}/{os.stat('/proc/self/ns/pid').st_ino}"

@@ -47,7 +47,7 @@ class Driver(Plain):
 
     @property
     def hint(self) -> str:
-        """What to know of a driver on another machine: what says that it runs may outlive it."""
+        """Advice about a driver on another machine, whose lock or heartbeat may outlive it."""
         if self.job or not self.pid or self.host == socket.gethostname():
             return ""
         if self.gone_after_s:
@@ -73,7 +73,7 @@ driving_jobs: ContextVar[Mapping[str, str]] = ContextVar(
 def driver_lock(objects: ObjectStore, sweep: str) -> Iterator[Heartbeat]:
     """Hold the sweep while the block runs; AlreadyRunning when another driver holds it.
 
-    Yields the signs of life that the driver gives meanwhile.
+    Yields the heartbeat that the driver gives meanwhile.
     """
     beats = Heartbeat(objects, sweep)
     with ExitStack() as stack:
@@ -88,12 +88,13 @@ def driver_lock(objects: ObjectStore, sweep: str) -> Iterator[Heartbeat]:
 
 @contextmanager
 def _file_lock(objects: ObjectStore, sweep: str) -> Iterator[bool]:
-    """Yields whether every machine that sees the sweep is kept from it."""
+    """Yields True when every machine that sees the sweep is kept from it."""
     path = _path(objects, sweep)
     with ExitStack() as stack:
         with _lock_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             file = stack.enter_context(file_locks.open_lock(path))
+            # Not removed at the end: a rival with the old file open would lock another inode.
             try:
                 file_locks.wait_for_lock(file, PATIENCE_S)
             except BlockingIOError:
@@ -117,7 +118,7 @@ def _file_lock(objects: ObjectStore, sweep: str) -> Iterator[bool]:
 
 
 def already_running(sweep: str, driver: Driver | None, storage: str) -> AlreadyRunning:
-    """The error that another driver, None: of which nothing is known yet, works on a sweep."""
+    """The error for a sweep that another driver works on; None: nothing is known of it yet."""
     hint = driver.hint if driver is not None else ""
     look, end = (command(verb, sweep, storage=storage) for verb in ("status", "stop"))
     return AlreadyRunning(
@@ -127,7 +128,7 @@ def already_running(sweep: str, driver: Driver | None, storage: str) -> AlreadyR
 
 
 def driver_of(objects: ObjectStore, sweep: str) -> Driver | None:
-    """Who works on the sweep right now, or None."""
+    """The driver that works on the sweep right now, or None."""
     job = driving_jobs.get().get(sweep, "")
     by_job = Driver(0, "the cluster", job) if job else None
     if objects.is_local:
@@ -146,7 +147,7 @@ def _driver(beat: Beat) -> Driver:
 
 
 def _lock_holder(objects: ObjectStore, sweep: str) -> tuple[Driver | None, bool]:
-    """Who has the lock, and whether None means that nobody drives the sweep."""
+    """The holder of the lock, and True when None means that nobody drives the sweep."""
     path = _path(objects, sweep)
     try:
         with open(path) as file:

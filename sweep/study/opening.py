@@ -77,7 +77,7 @@ def find_sweep(objects: ObjectStore, name: str) -> Definition:
 
 @contextmanager
 def named_place(objects: ObjectStore) -> Iterator[None]:
-    """Say where a sweep was looked for that is not there."""
+    """Add the place that was searched to the error for an unknown sweep."""
     try:
         yield
     except UnknownName as error:

@@ -41,12 +41,12 @@ class _SettingState:
     order: int
     wanted: int  # proposals
     proposed: set[int] = field(default_factory=set)
-    asked: set[int] = field(default_factory=set)  # asked for, not yet stored
+    due: set[int] = field(default_factory=set)  # requested, not yet stored
     retired: bool = False
 
 
 class Plan:
-    """What to do next in one sweep. Every signature is handed out once; ``next`` is O(log arms)."""
+    """The next steps of one sweep. Every signature is handed out once; ``next`` is O(log arms)."""
 
     def __init__(self, definition: Definition) -> None:
         """Start from the definition alone: nothing proposed, nothing final."""
@@ -67,7 +67,7 @@ class Plan:
             self._want(-1, name, arms)
 
     def add_proposal(self, setting: str, number: int, point: Mapping[str, Json]) -> list[Arm]:
-        """A proposal is stored: its arms may be handed out. Returns them. Idempotent."""
+        """Take up a stored proposal; its arms, returned, may be handed out. Idempotent."""
         arms = arms_of_proposal(self.definition, setting, number, point)
         self.add_arms(setting, number, arms)
         return arms
@@ -75,13 +75,13 @@ class Plan:
     def add_arms(self, setting: str, number: int, arms: Sequence[Arm]) -> None:
         """Like ``add_proposal``, with the arms of its point."""
         state = self._settings[setting]
-        state.asked.discard(number)
+        state.due.discard(number)
         if number not in state.proposed:
             state.proposed.add(number)
             self._want(number, setting, arms)
 
     def arm_is_final(self, signature: str) -> None:
-        """An arm has its outcome; it is never handed out again."""
+        """Take up that an arm has its outcome; it is never handed out again."""
         self._final.add(signature)
         self._unfinished.discard(signature)
 
@@ -89,13 +89,13 @@ class Plan:
         """Ask for no more proposals in this setting; what is stored is still trained."""
         state = self._settings[setting]
         state.retired = True
-        state.asked.clear()
+        state.due.clear()
 
     def next(self) -> Arm | Ask | None:
         """The next thing to do, or None when there is nothing to hand out right now."""
         ask = self.upcoming()
         if ask is not None:
-            self._settings[ask.setting].asked.add(ask.number)
+            self._settings[ask.setting].due.add(ask.number)
             return ask
         if not self._arms:
             return None
@@ -124,11 +124,11 @@ class Plan:
             return arm
         ask = next(self._asks_ahead(fits), None)
         if ask is not None:
-            self._settings[ask.setting].asked.add(ask.number)
+            self._settings[ask.setting].due.add(ask.number)
         return ask
 
     def count_fitting(self, fits: Fits) -> int:
-        """How many arms ``next_fitting`` would bring, one after the other."""
+        """The number of arms that ``next_fitting`` would bring, one after the other."""
         waiting = {name for _, name, arm in self._arms if self._waits(name) and fits(arm)}
         return len(waiting) + sum(1 for _ in self._asks_ahead(fits))
 
@@ -138,11 +138,11 @@ class Plan:
             draws = self.definition.space.draws_losses(state.setting)  # constrained ones fit nobody
             if not state.retired and not draws and any(map(fits, self.baselines[name])):
                 for number in range(min(state.wanted, ahead)):
-                    if number not in state.proposed and number not in state.asked:
+                    if number not in state.proposed and number not in state.due:
                         yield Ask(name, number)
 
     def give_back(self, arm: Arm) -> None:
-        """A handed-out arm was not trained after all: it comes again, at its place."""
+        """Take back an arm that was not trained after all: it comes again, at its place."""
         if arm.signature in self._out and arm.signature not in self._final:
             self._out.discard(arm.signature)
             seed = self.definition.space.search_seeds.index(arm.config.seed)
@@ -150,18 +150,16 @@ class Plan:
 
     @property
     def is_done(self) -> bool:
-        """Every arm asked for is final; a retired setting asks for no more than is stored."""
+        """True when every wanted arm is final; a retired setting wants no more than is stored."""
         return not self._unfinished and all(
             s.retired or len(s.proposed) >= s.wanted for s in self._settings.values()
         )
 
     @property
     def is_handed_out(self) -> bool:
-        """Nothing is left to hand out or to ask for, and no asked-for proposal is due."""
+        """True when nothing is left to hand out or to ask for, and no requested proposal is due."""
         self._skip_settled()
-        return (
-            not self._arms and not self._asks and not any(s.asked for s in self._settings.values())
-        )
+        return not self._arms and not self._asks and not any(s.due for s in self._settings.values())
 
     def remaining(self) -> Iterator[Arm]:
         """Known arms that wait to be handed out: each signature once, in order."""
@@ -183,17 +181,17 @@ class Plan:
         return Ask(name, number)
 
     def is_final(self, signature: str) -> bool:
-        """Whether this arm has its outcome."""
+        """True when this arm has its outcome."""
         return signature in self._final
 
     @property
     def arms_done(self) -> int:
-        """How many of the arms that are asked for are final."""
+        """The number of wanted arms that are final."""
         return len(self._wanted) - len(self._unfinished)
 
     @property
     def arms_total(self) -> int:
-        """How many arms are asked for, those of proposals still to come included."""
+        """The number of wanted arms, those of proposals still to come included."""
         to_come = sum(
             max(s.wanted - len(s.proposed), 0) for s in self._settings.values() if not s.retired
         )
@@ -207,7 +205,7 @@ class Plan:
             state = self._settings[name]
             if state.retired or number >= state.wanted:
                 heapq.heappop(self._asks)
-            elif number in state.proposed or number in state.asked:
+            elif number in state.proposed or number in state.due:
                 heapq.heapreplace(self._asks, (number + 1, order, name))
             else:
                 return

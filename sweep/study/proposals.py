@@ -37,7 +37,7 @@ _INFINITE = {"inf": math.inf, "-inf": -math.inf}
 
 @dataclass(frozen=True)
 class Observation:
-    """What one finished proposal tells the search."""
+    """The observation of one finished proposal that the search learns from."""
 
     number: int
     point: Point
@@ -48,8 +48,8 @@ class Observation:
     worst_missing_share: float
 
     @property
-    def can_be_told(self) -> bool:
-        """Whether it says something of its point: a failure does not, absence is never success."""
+    def is_usable(self) -> bool:
+        """True when it says something of its point; a failure does not: absence is no success."""
         if self.outcome == "feasible":
             return math.isfinite(self.objective) and not math.isnan(self.worst_missing_share)
         return self.outcome != "failed"
@@ -57,7 +57,7 @@ class Observation:
 
 @dataclass(frozen=True)
 class ArmEnd:
-    """How one arm ended: what a listing of many needs of its record."""
+    """The end of one arm: the part of its record that listings need."""
 
     signature: str
     status: Status
@@ -68,8 +68,8 @@ class ArmEnd:
     ended_ms: int = 0  # of failures alone
 
     @classmethod
-    def of(cls, record: ArmRecord) -> ArmEnd:
-        """The end that a final record tells of."""
+    def from_record(cls, record: ArmRecord) -> ArmEnd:
+        """The end of an arm that a final record holds."""
         return cls(
             record.signature,
             record.status,
@@ -86,8 +86,8 @@ class ArmEnd:
         return cls(**{**plain, "warnings": tuple(plain["warnings"])})
 
 
-def told_apart(record: ArmRecord | None) -> str:
-    """What tells a final record from others that its arm had or will have; empty: it has none.
+def record_key(record: ArmRecord | None) -> str:
+    """A key that tells a final record from others of its arm; empty: there is no final record.
 
     A verdict holds beside the record that it was judged beside, and no other.
     """
@@ -98,7 +98,7 @@ def told_apart(record: ArmRecord | None) -> str:
 
 @dataclass(frozen=True)
 class ProposalOutcome:
-    """What one proposal came to over its search seeds. Small: one a proposal is in memory."""
+    """The outcome of one proposal over its search seeds. Small: all stay in memory."""
 
     number: int
     outcome: Outcome
@@ -110,46 +110,46 @@ class ProposalOutcome:
     hindrance: Hindrance  # what keeps it from winning
     certificate: str  # what the held-out units say of the verdict
     arms: tuple[ArmEnd, ...]  # how the constrained ones ended, in the order of the search seeds
-    # What the search is told, from the seeds that measured something; NaN when none did.
+    # The search's observation, from the seeds that measured something; NaN when none did.
     told_objective: float
     told_missing_share: float
     # In the metric's mean; NaN unless every seed has both to compare, and where an earlier version
     # judged.
     gain: float = math.nan
-    # The records of its unconstrained arms, told apart; empty where an earlier version judged.
+    # ``record_key`` of its unconstrained arms; empty where an earlier version judged.
     beside: tuple[str, ...] = ()
 
     @property
     def signatures(self) -> tuple[str, ...]:
-        """Of the constrained arms, in the order of the search seeds."""
+        """Signatures of the constrained arms, in the order of the search seeds."""
         return tuple(arm.signature for arm in self.arms)
 
     @property
     def reason(self) -> str:
-        """Why the first of its arms that says so ended as it did; empty when they finished."""
+        """The first reason that an arm gives for its end; empty when they finished."""
         return next((arm.reason for arm in self.arms if arm.reason), "")
 
     def holds_beside(self, records: tuple[str, ...]) -> bool:
-        """Whether it was judged beside these, or by an earlier version, which does not say."""
+        """True when it was judged beside these, or by an earlier version, which does not say."""
         return self.beside in ((), records)
 
-    def told(self, point: Point) -> Observation:
-        """What the search learns from it."""
+    def observation(self, point: Point) -> Observation:
+        """The observation of its ``point`` that the search learns from."""
         return Observation(
             self.number, point, self.outcome, self.told_objective, self.told_missing_share
         )
 
     @classmethod
-    def of(cls, result: ProposalResult) -> ProposalOutcome:
+    def from_result(cls, result: ProposalResult) -> ProposalOutcome:
         """The summary of a joined proposal."""
-        arms = tuple(ArmEnd.of(pair.constrained) for pair in result.pairs)
-        beside = tuple(told_apart(pair.unconstrained) for pair in result.pairs)
+        arms = tuple(ArmEnd.from_record(pair.constrained) for pair in result.pairs)
+        beside = tuple(record_key(pair.unconstrained) for pair in result.pairs)
         own = ("arms", "beside")
         same = {f.name: getattr(result, f.name) for f in fields(cls) if f.name not in own}
         return cls(**same, arms=arms, beside=beside)
 
     def to_json(self) -> dict[str, Json]:
-        """Plain values; NaN becomes null, infinities are words: how a layer misses all of it."""
+        """Plain values; NaN becomes null, an infinity a word: a layer may miss without bound."""
         plain = {
             name: str(value) if value in _INFINITE.values() else finite(value)
             for name, value in vars(self).items()
@@ -160,7 +160,7 @@ class ProposalOutcome:
 
     @classmethod
     def from_json(cls, number: int, plain: Mapping[str, Json]) -> ProposalOutcome | None:
-        """What ``to_json`` wrote; None where other rules judged."""
+        """The outcome that ``to_json`` wrote; None where other rules judged."""
         values: dict[str, Json] = {
             n: math.nan if v is None else _INFINITE.get(v, v) if isinstance(v, str) else v
             for n, v in plain.items()
@@ -182,17 +182,17 @@ class StoredProposal:
     outcome: ProposalOutcome | None
 
     def verdict_on(self, signatures: Sequence[str]) -> ProposalOutcome | None:
-        """Its outcome, where it was judged from these constrained arms."""
-        is_theirs = self.outcome is not None and self.outcome.signatures == tuple(signatures)
-        return self.outcome if is_theirs else None
+        """The outcome, where it was judged from these constrained arms; else None."""
+        is_same = self.outcome is not None and self.outcome.signatures == tuple(signatures)
+        return self.outcome if is_same else None
 
 
 def known_of(
     points: Mapping[int, Point], outcomes: Mapping[int, ProposalOutcome]
 ) -> tuple[list[Observation], list[Point]]:
-    """What the search of a setting is told: outcomes, and the points that have none yet."""
-    told = [outcome.told(points[number]) for number, outcome in outcomes.items()]
-    return told, [point for number, point in points.items() if number not in outcomes]
+    """The observations for the search of a setting, and the points that have no outcome yet."""
+    observations = [outcome.observation(points[number]) for number, outcome in outcomes.items()]
+    return observations, [point for number, point in points.items() if number not in outcomes]
 
 
 def put_proposal(
@@ -211,17 +211,17 @@ def put_judged(
     points: Mapping[int, Point],
     outcomes: Mapping[int, ProposalOutcome],
 ) -> None:
-    """Store what the judged proposals of a setting came to, in the place of what is there."""
+    """Store the outcomes of a setting's judged proposals, in the place of what is there."""
     plain = {str(n): {"point": points[n], "outcome": o.to_json()} for n, o in outcomes.items()}
     objects.put_json(_judged_name(sweep, setting), plain)
 
 
 def drop_outcomes(objects: ObjectStore, sweep: str, setting: str, numbers: Container[int]) -> None:
-    """Forget what some proposals came to: arms of them are trained again."""
+    """Forget the outcomes of some proposals: arms of them are trained again."""
     name = _judged_name(sweep, setting)
-    there = objects.get_derived(name, lambda plain: {int(n): one for n, one in plain.items()}) or {}
-    kept = {str(n): one for n, one in there.items() if n not in numbers}
-    if len(kept) < len(there):
+    known = objects.get_derived(name, lambda plain: {int(n): one for n, one in plain.items()}) or {}
+    kept = {str(n): one for n, one in known.items() if n not in numbers}
+    if len(kept) < len(known):
         objects.put_json(name, kept)
 
 
@@ -239,7 +239,7 @@ class JudgedFiles:
         points: Mapping[str, Mapping[int, Point]],
         outcomes: Mapping[str, Mapping[int, ProposalOutcome]],
     ) -> None:
-        """Nothing is read or written yet; points and outcomes are looked at when files are put."""
+        """Hold references to points and outcomes, which are looked at when files are put."""
         self._objects, self._sweep = objects, sweep
         self._points, self._outcomes = points, outcomes
         self._changed: dict[str, None] = {}  # settings, who waits longest first
@@ -247,7 +247,7 @@ class JudgedFiles:
         self.is_ours = True  # False: another driver writes them now, and this one no more
 
     def changed(self, setting: str) -> None:
-        """A proposal of a setting was judged, or what is stored of one does not hold."""
+        """Mark a setting of which a proposal was judged, or a stored verdict no longer holds."""
         self._changed[setting] = None
 
     def put(self, *, every: bool = False) -> None:
@@ -256,13 +256,14 @@ class JudgedFiles:
             setting, began_s = next(iter(self._changed)), time.monotonic()
             points, outcomes = self._points[setting], self._outcomes[setting]
             put_judged(self._objects, self._sweep, setting, points, outcomes)
+            # Taken off the list once it is stored: a storage that is away must not lose it.
             del self._changed[setting]
             now_s = time.monotonic()
             self._next_s = now_s + _JUDGED_PACE * (now_s - began_s)
 
 
 def put_retired(objects: ObjectStore, sweep: str, retired: Mapping[str, str]) -> None:
-    """Store which settings get no more proposals in this run, and why; empty: none."""
+    """Store the settings that get no more proposals in this run, and why; empty: none."""
     if retired:
         objects.put_json(_retired(sweep), dict(retired))
     else:
@@ -286,26 +287,26 @@ def all_proposals(
         setting, _, name = path.rpartition("/")
         if setting in names:
             names[setting].append(name)
-    with_judged = [setting for setting, there in names.items() if _JUDGED in there]
+    with_judged = [setting for setting, files in names.items() if _JUDGED in files]
     judged = dict(
         zip(with_judged, at_once(lambda s: _judged(objects, sweep, s), with_judged), strict=True)
     )
-    stems = {setting: [n.removesuffix(".json") for n in there] for setting, there in names.items()}
+    stems = {setting: [n.removesuffix(".json") for n in files] for setting, files in names.items()}
     numbers = [
         (setting, number)
-        for setting, there in stems.items()
-        for number in sorted(int(stem) for stem in there if stem.isdigit())
+        for setting, files in stems.items()
+        for number in sorted(int(stem) for stem in files if stem.isdigit())
     ]
     open_ = [(s, number) for s, number in numbers if number not in judged.get(s, {})]
     points = at_once(lambda key: objects.get_value(_name(sweep, *key), dict[str, Json]), open_)
     read = {key: point for key, point in zip(open_, points, strict=True) if point is not None}
-    found: dict[str, list[StoredProposal]] = {setting: [] for setting in names}
+    proposals: dict[str, list[StoredProposal]] = {setting: [] for setting in names}
     for setting, number in numbers:
         if (setting, number) in read:
-            found[setting].append(StoredProposal(number, read[setting, number], None))
+            proposals[setting].append(StoredProposal(number, read[setting, number], None))
         elif number in judged.get(setting, {}):  # else deleted since the listing
-            found[setting].append(judged[setting][number])
-    return found
+            proposals[setting].append(judged[setting][number])
+    return proposals
 
 
 def _judged(objects: ObjectStore, sweep: str, setting: str) -> dict[int, StoredProposal]:

@@ -24,18 +24,18 @@ from sweep.study.requirements import (
 from trainables.errors import Misuse
 from trainables.records.objects import ObjectStore
 
-Say = Callable[[str], None]  # told what happened, in one line
+Say = Callable[[str], None]  # gets one line on what happened
 
 
-def refuse_confirmation(found: catalog.Found) -> None:
-    """Raise Misuse for a confirmation without a plan: it would read the test split before one.
+def refuse_confirmation(given: catalog.Found) -> None:
+    """Raise Misuse for a confirmation that has no plan yet and would read the test split.
 
     A run that was exported is trained again as it was.
     """
-    again = found.expected is not None or found.space.name == "arm"
-    if found.space.phase == "confirmation" and not again:
+    again = given.expected is not None or given.space.name == "arm"
+    if given.space.phase == "confirmation" and not again:
         raise Misuse(
-            f"{found.space.name} has phase 'confirmation', which reads the test split: "
+            f"{given.space.name} has phase 'confirmation', which reads the test split: "
             "`sweep confirm NAME` makes one of a finished sweep, with a plan. Leave phase at "
             "'search'."
         )
@@ -57,64 +57,64 @@ def resolved(definition: Definition, *, say: Say) -> Definition:
 
     Args:
         definition: what is asked for.
-        say: told how far it is where data or weights are fetched from an address.
+        say: gets the progress where data or weights are fetched from an address.
 
     Raises:
         Misuse: they are missing, damaged, or do not fit; nothing was written.
     """
     here = fetch(definition.space, say)
-    there = resolve_checkpoints(here)  # named before data are decoded
-    definition = replace(definition, space=resolve_data(there))
+    space = resolve_checkpoints(here)  # named before data are decoded
+    definition = replace(definition, space=resolve_data(space))
     require_training(definition.space)
     return definition
 
 
 def registered(
-    objects: ObjectStore, definition: Definition, *, asked: Collection[str], say: Say
+    objects: ObjectStore, definition: Definition, *, named: Collection[str], say: Say
 ) -> Definition:
     """Store a resolved definition, or attach to the stored one; returns what is to be trained.
 
     Args:
         objects: the storage root.
         definition: what ``resolved`` returned.
-        asked: fields that were asked for by name: where the stored sweep has more, it is refused.
-        say: told by how much the sweep grew.
+        named: fields that the user named: where the stored sweep has more, they are refused.
+        say: gets a line on how the sweep grew.
 
     Raises:
         NameTaken: with the difference, when the name belongs to another definition.
         AlreadyRunning: the sweep is to grow, and a driver works on it.
     """
     objects.check_writable()
-    there = put_definition(objects, definition)
-    there = with_folders_of(there, definition.space)  # found here, and of the same content
-    there = with_checkpoint_of(there, definition.space)
-    there = run_as(there, definition.space, asked=asked)
-    _refuse_less(there, definition.space, asked)
-    stored, given = there.space, definition.space
+    sweep = put_definition(objects, definition)
+    sweep = with_folders_of(sweep, definition.space)  # found here, and of the same content
+    sweep = with_checkpoint_of(sweep, definition.space)
+    sweep = run_as(sweep, definition.space, named=named)
+    _refuse_less(sweep, definition.space, named)
+    stored, given = sweep.space, definition.space
     return extended(
         objects,
-        there,
+        sweep,
         n_proposals=max(given.n_proposals, stored.n_proposals),
         search_seeds=tuple(dict.fromkeys((*stored.search_seeds, *given.search_seeds))),
         say=say,
     )
 
 
-def _refuse_less(there: Definition, given: SearchSpace, asked: Collection[str]) -> None:
-    """Raise NameTaken where the stored sweep has more than what is ``asked`` for by name.
+def _refuse_less(sweep: Definition, given: SearchSpace, named: Collection[str]) -> None:
+    """Raise NameTaken where the stored sweep has more than the fields that the user ``named``.
 
     A space whose sweep was extended since is attached to.
     """
-    stored = there.space
+    stored = sweep.space
     fewer = []
-    if "n_proposals" in asked and given.n_proposals < stored.n_proposals:
+    if "n_proposals" in named and given.n_proposals < stored.n_proposals:
         fewer.append(f"n_proposals: stored {stored.n_proposals}, given {given.n_proposals}")
-    if "search_seeds" in asked and not set(given.search_seeds) >= set(stored.search_seeds):
+    if "search_seeds" in named and not set(given.search_seeds) >= set(stored.search_seeds):
         seeds = f"stored {list(stored.search_seeds)}, given {list(given.search_seeds)}"
         fewer.append(f"search_seeds: {seeds}")
     if fewer:
         raise NameTaken(
-            f"a sweep named {there.name!r} exists and asks for more:\n"
+            f"a sweep named {sweep.name!r} exists and asks for more:\n"
             + "\n".join(f"  {line}" for line in fewer)
             + "\nA sweep can only grow. Choose another --name, or leave these options out to "
             "continue the stored one."

@@ -26,16 +26,16 @@ from trainables.errors import BadData, Failure, InvalidValue, Misuse, SweepError
 from trainables.fetching.remote_folders import is_address, without_scheme
 from trainables.registry.lookup import known_data_set
 
-TELL_EVERY_S = 5.0  # how far a fetch is
+TELL_EVERY_S = 5.0  # between two lines on the progress of a fetch
 _FOLDER = "data.folder"
 
 
 def fetch(space: SearchSpace, say: Callable[[str], None]) -> SearchSpace:
-    """Have on this machine what the space's runs read from addresses; returns it with SWEEP_DATA.
+    """Fetch what the space's runs read from addresses; returns the space with SWEEP_DATA in it.
 
     Args:
         space: whose runs; where one needs a folder and none is given, it is that of SWEEP_DATA.
-        say: told how far it is.
+        say: gets the progress.
 
     Raises:
         BadData: nothing lies at an address, or it may not be read.
@@ -52,12 +52,12 @@ def fetch(space: SearchSpace, say: Callable[[str], None]) -> SearchSpace:
         name: f for name, f in folders.items() if f is not None and f != runs[name].data.folder
     }
     space = _with_each(space, "data.folder", given) if given else space
-    told_s = -math.inf
+    last_s = -math.inf
 
     def tell(how_far: str) -> None:
-        nonlocal told_s
-        if time.monotonic() >= told_s + TELL_EVERY_S:
-            told_s = time.monotonic()
+        nonlocal last_s
+        if time.monotonic() >= last_s + TELL_EVERY_S:
+            last_s = time.monotonic()
             say(how_far)
 
     refuse_keys(space)
@@ -77,7 +77,7 @@ def refuse_keys(space: SearchSpace) -> None:
 
 
 def _places(runs: Iterable[ArmConfig]) -> set[str]:
-    """Where data and weights lie, as they are given."""
+    """The places of data and weights, as they are given."""
     given = {place for run in runs for place in (run.data.folder, run.model.checkpoint)}
     return {place for place in given if place is not None}
 
@@ -117,18 +117,18 @@ def resolve_data(space: SearchSpace) -> SearchSpace:
 
 
 def _say_how_it_is_read(run: ArmConfig) -> None:
-    """Tell people what changes the data that they gave, or which of them are taken."""
+    """Print remarks on what changes the given data, or which of them are taken."""
     group = run.facts.data_group
     if group == "videos":
         from trainables.datasets.video.load import remarks
 
-        said = remarks(run.data)
+        lines = remarks(run.data)
     else:
         from trainables.datasets.text import load
 
-        said = load.remarks(run.data, group)
-    for remark in said:
-        note(f"{run.data.name}: {remark}")
+        lines = load.remarks(run.data, group)
+    for line in lines:
+        note(f"{run.data.name}: {line}")
 
 
 def resolve_checkpoints(space: SearchSpace) -> SearchSpace:
@@ -165,7 +165,7 @@ def resolve_checkpoints(space: SearchSpace) -> SearchSpace:
 
 
 def require_training(space: SearchSpace) -> None:
-    """Raise what the first proposal of a setting would come to at its start, with its name.
+    """Raise the error that a setting's first proposal would meet at its start, with its name.
 
     Raises:
         InvalidValue: batch_size exceeds a setting's sequences, say, or its runs end before their
@@ -265,10 +265,10 @@ def require_torch() -> None:
     """
     every = map(Requirement, importlib.metadata.requires(DISTRIBUTION) or ("torch",))
     needed = next(requirement for requirement in every if requirement.name == "torch")
-    there = importlib.metadata.version("torch")
-    if not needed.specifier.contains(there, prereleases=True):
+    got = importlib.metadata.version("torch")
+    if not needed.specifier.contains(got, prereleases=True):
         raise Failure(
-            f"torch must be {needed.specifier} here, got {there}: another version trains to other "
+            f"torch must be {needed.specifier} here, got {got}: another version trains to other "
             f"numbers. Install it with `{sys.executable} -m pip install 'torch{needed.specifier}'`."
         )
 
@@ -337,6 +337,6 @@ def with_checkpoint_of(definition: Definition, given: SearchSpace) -> Definition
 
 
 def _reads_folder(run: ArmConfig) -> bool:
-    """Whether the run's data lie in data.folder; those of an unknown name may."""
-    found = None if run.facts.reads_texts else known_data_set("videos", run.data.name)
-    return found is None or found.reads_folder
+    """True when the run's data lie in data.folder; those of an unknown name may."""
+    known = None if run.facts.reads_texts else known_data_set("videos", run.data.name)
+    return known is None or known.reads_folder

@@ -5,8 +5,8 @@ setting, k), so a restarted driver asks the same question and never repeats an a
 come first, whatever the sampler; without any, proposal 0 is the space's default point. Random and
 quasi-random points depend on k alone; TPE and GP see an in-memory study rebuilt from the outcomes,
 in the order of their numbers. They minimise the objective under one constraint: worst missing share
-minus the tolerance. Stopped and diverged proposals are told, too, as infeasible: what is not told
-looks unexplored (docs/decisions/0004).
+minus the tolerance. Stopped and diverged proposals are observed, too, as infeasible: what is left
+out looks unexplored (docs/decisions/0004).
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from sweep.study.proposals import Observation, Point
 from trainables.plain import Json
 
 GP_LIMIT = 100  # outcomes a GP is fitted to (1.3 s an ask; 15 s at 1,000); then TPE takes over
-# TPE's ask takes longer the more it is told (3 dimensions: 15 ms at 200, 150 ms at 2,000). What it
+# TPE's ask takes longer the more it observes (3 dimensions: 15 ms at 200, 150 ms at 2,000). What it
 # models as good is 25 outcomes at most, which are always among the best ones here.
-TOLD_LIMIT, TOLD_BEST = 300, 100
+MOST_OBSERVED, MOST_BEST = 300, 100
 CONSTRAINT = "worst_missing_share"
-# What a sampler is told is clipped to this: one exploding layer must not set the scale.
+# The constraint is clipped to this: one exploding layer must not set the scale.
 CONSTRAINT_RANGE = (-1.0, 5.0)
 # A stopped arm counts as one with a layer that removes nothing, at least: of those that were
 # trained to their end all the same, none came near (docs/decisions/0015).
@@ -44,7 +44,7 @@ def propose(
     space: SearchSpace,
     setting: str,
     number: int,
-    told: Sequence[Observation],
+    observations: Sequence[Observation],
     pending: Sequence[Point] = (),
 ) -> Point:
     """The point of proposal ``number``: a function of the arguments, whatever their order.
@@ -53,54 +53,55 @@ def propose(
         space: ranges, sampler and sampler seed.
         setting: name of the setting; settings search independently of each other.
         number: k, from 0 up.
-        told: outcomes of this setting's other proposals.
+        observations: outcomes of this setting's other proposals.
         pending: points of stored proposals without an outcome.
     """
-    of = space.setting(setting)
-    listed = space.listed(of, number)
+    condition = space.setting(setting)
+    listed = space.listed(condition, number)
     if listed is not None:
         return listed
     if number == 0 or not space.ranges:
-        return space.default_point(of)
+        return space.default_point(condition)
     if space.sampler == "random":
         shares = np.random.default_rng(_seed(space, setting, number)).random(len(space.ranges))
-        return _at(space, of, shares.tolist())
+        return _point_at(space, condition, shares.tolist())
     if space.sampler == "quasi_random":
         from scipy.stats import qmc  # a second, which other samplers do not pay
 
         sequence = qmc.Sobol(len(space.ranges), scramble=True, rng=_seed(space, setting, 0))
-        before = max(len(of.points), 1)
+        before = max(len(condition.points), 1)
         if number > before:
             sequence.fast_forward(number - before)
-        return _at(space, of, sequence.random(1)[0].tolist())
-    if of.points:  # what lies outside the ranges is nothing that can be modelled on them
-        told = [t for t in told if space.is_in_box(of, t.point)]
-        pending = [point for point in pending if space.is_in_box(of, point)]
-    return ask(space, of, _sampler(space, setting, number, told), told, pending)
+        return _point_at(space, condition, sequence.random(1)[0].tolist())
+    if condition.points:  # what lies outside the ranges is nothing that can be modelled on them
+        observations = [t for t in observations if space.is_in_box(condition, t.point)]
+        pending = [point for point in pending if space.is_in_box(condition, point)]
+    sampler = _sampler(space, setting, number, observations)
+    return ask(space, condition, sampler, observations, pending)
 
 
-def worth_telling(told: Sequence[Observation], tolerance: float) -> Sequence[Observation]:
-    """The TOLD_BEST best and the newest of the other outcomes that can be told, TOLD_LIMIT in all.
+def informative(observations: Sequence[Observation], tolerance: float) -> Sequence[Observation]:
+    """The MOST_BEST best usable observations and the newest of the others, MOST_OBSERVED in all.
 
-    Ranked as TPE does: by objective where the constraint is met, else by how far it is missed. All
-    of them, as they are, while they are no more than that.
+    Ranked as TPE does: by objective where the constraint is met, else by how far it is missed. Up
+    to MOST_OBSERVED all of them are returned as they are.
     """
-    if len(told) <= TOLD_LIMIT:
-        return told
+    if len(observations) <= MOST_OBSERVED:
+        return observations
 
-    def rank(outcome: Observation) -> tuple[bool, float, int]:
-        missed = constraint_of(outcome, tolerance)
-        return missed > 0, missed if missed > 0 else outcome.objective, outcome.number
+    def rank(one: Observation) -> tuple[bool, float, int]:
+        missed = constraint_of(one, tolerance)
+        return missed > 0, missed if missed > 0 else one.objective, one.number
 
-    ranked = sorted((t for t in told if t.can_be_told), key=rank)
-    rest = sorted(ranked[TOLD_BEST:], key=lambda t: t.number)
-    return [*ranked[:TOLD_BEST], *rest[TOLD_BEST - TOLD_LIMIT :]]
+    ranked = sorted((t for t in observations if t.is_usable), key=rank)
+    rest = sorted(ranked[MOST_BEST:], key=lambda t: t.number)
+    return [*ranked[:MOST_BEST], *rest[MOST_BEST - MOST_OBSERVED :]]
 
 
-def constraint_of(told: Observation, tolerance: float) -> float:
-    """The one constraint that a sampler is told: at most 0 when the proposal is feasible.
+def constraint_of(observation: Observation, tolerance: float) -> float:
+    """The one constraint that a sampler sees: at most 0 when the proposal is feasible.
 
-    Of a diverged proposal it is the most that is told; of a stopped one what its last report
+    A diverged proposal has the upper end of CONSTRAINT_RANGE; a stopped one what its last report
     missed, and STOPPED_SHARE at least.
 
     >>> round(constraint_of(Observation(1, {}, "infeasible", 0.5, 0.35), tolerance=0.1), 12)
@@ -111,52 +112,55 @@ def constraint_of(told: Observation, tolerance: float) -> float:
     5.0
     """
     low, high = CONSTRAINT_RANGE
-    share = told.worst_missing_share
-    if told.outcome == "stopped":
+    share = observation.worst_missing_share
+    if observation.outcome == "stopped":
         share = STOPPED_SHARE if math.isnan(share) else max(share, STOPPED_SHARE)
-    if told.outcome == "diverged" or math.isnan(share):  # infinite ones are stored as absent
+    if observation.outcome == "diverged" or math.isnan(share):  # infinite ones are stored as absent
         return high
     return min(max(share - tolerance, low), high)
 
 
-def stand_in(told: Sequence[Observation]) -> float:
-    """The objective told of proposals of which no seed has one: the worst that was measured.
+def stand_in(observations: Sequence[Observation]) -> float:
+    """The objective of proposals of which no seed has one: the worst that was measured.
 
     TPE does not look at it, since they are infeasible; a GP models the objective over all.
 
-    >>> told = (1, {}, "feasible", 0.5, 0.0), (2, {}, "stopped", math.nan, 1.2)
-    >>> stand_in([Observation(*one) for one in told])
+    >>> both = (1, {}, "feasible", 0.5, 0.0), (2, {}, "stopped", math.nan, 1.2)
+    >>> stand_in([Observation(*one) for one in both])
     0.5
     """
-    return max((t.objective for t in told if math.isfinite(t.objective)), default=0.0)
+    return max((t.objective for t in observations if math.isfinite(t.objective)), default=0.0)
 
 
 def ask(
     space: SearchSpace,
     setting: Setting,
     sampler: BaseSampler,
-    told: Sequence[Observation],
+    observations: Sequence[Observation],
     pending: Sequence[Point] = (),
 ) -> Point:
-    """What a sampler proposes once it is told these outcomes."""
+    """The point that a sampler proposes after these observations."""
     ranges = space.ranges_of(setting)
     distributions = distributions_of(space, setting)
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(sampler=sampler, direction="minimize")
-    missing = stand_in(told)
-    for outcome in sorted(worth_telling(told, space.tolerance), key=lambda t: t.number):
-        study.add_trial(finished_trial(space, setting, outcome, missing))
+    missing = stand_in(observations)
+    # In the order of their numbers: the samplers' answers depend on the order of trials.
+    for observation in sorted(informative(observations, space.tolerance), key=lambda t: t.number):
+        study.add_trial(finished_trial(space, setting, observation, missing))
     for point in sorted(pending, key=repr):
         params = _params(space, setting, point)
         running = create_trial(state=TrialState.RUNNING, params=params, distributions=distributions)
         study.add_trial(running)
     params = study.ask(distributions).params
-    at = {n: r.values[params[n]] if isinstance(r, Choice) else params[n] for n, r in ranges.items()}
-    return space.point_of(setting, at)
+    coordinates = {
+        n: r.values[params[n]] if isinstance(r, Choice) else params[n] for n, r in ranges.items()
+    }
+    return space.point_of(setting, coordinates)
 
 
 def finished_trial(
-    space: SearchSpace, setting: Setting, told: Observation, missing_objective: float
+    space: SearchSpace, setting: Setting, observation: Observation, missing_objective: float
 ) -> FrozenTrial:
     """One outcome as Optuna sees it: complete with its constraint, or FAIL.
 
@@ -164,24 +168,24 @@ def finished_trial(
     is what is no fault of the point; every sampler forgets it.
     """
     distributions = distributions_of(space, setting)
-    params = _params(space, setting, told.point)
-    if not told.can_be_told:
+    params = _params(space, setting, observation.point)
+    if not observation.is_usable:
         return create_trial(state=TrialState.FAIL, params=params, distributions=distributions)
     return create_trial(
         state=TrialState.COMPLETE,
-        value=told.objective if math.isfinite(told.objective) else missing_objective,
+        value=observation.objective if math.isfinite(observation.objective) else missing_objective,
         params=params,
         distributions=distributions,
-        constraints={CONSTRAINT: constraint_of(told, space.tolerance)},
+        constraints={CONSTRAINT: constraint_of(observation, space.tolerance)},
     )
 
 
 def _sampler(
-    space: SearchSpace, setting: str, number: int, told: Sequence[Observation]
+    space: SearchSpace, setting: str, number: int, observations: Sequence[Observation]
 ) -> BaseSampler:
     """A fresh sampler with every setting pinned: Optuna's defaults have changed before."""
     seed = _seed(space, setting, number)
-    missed = [constraint_of(t, space.tolerance) for t in told if t.can_be_told]
+    missed = [constraint_of(t, space.tolerance) for t in observations if t.is_usable]
     is_flat = min(missed, default=0.0) > 0 and len(set(missed)) == 1  # a GP would divide by 0
     if space.sampler == "gp" and len(missed) <= GP_LIMIT and not is_flat:
         return GPSampler(
@@ -238,13 +242,13 @@ def _distribution(values: Range) -> BaseDistribution:
 
 def _params(space: SearchSpace, setting: Setting, point: Mapping[str, Json]) -> dict[str, Json]:
     ranges = space.ranges_of(setting)
-    at = space.coordinates_of(setting, point)
-    indices = {n: r.values.index(at[n]) for n, r in ranges.items() if isinstance(r, Choice)}
-    return at | indices
+    values = space.coordinates_of(setting, point)
+    indices = {n: r.values.index(values[n]) for n, r in ranges.items() if isinstance(r, Choice)}
+    return values | indices
 
 
-def _at(space: SearchSpace, setting: Setting, shares: Sequence[float]) -> Point:
+def _point_at(space: SearchSpace, setting: Setting, shares: Sequence[float]) -> Point:
     """The point that lies at these shares, in [0, 1), of the ranges."""
     ranges = space.ranges_of(setting).items()
-    at = {name: at_share(values, u) for (name, values), u in zip(ranges, shares, strict=True)}
-    return space.point_of(setting, at)
+    drawn = {name: at_share(values, u) for (name, values), u in zip(ranges, shares, strict=True)}
+    return space.point_of(setting, drawn)

@@ -44,7 +44,7 @@ class FrontierPoint(Plain):
 
 @dataclass(frozen=True)
 class SettingResult:
-    """What a setting came to: a winner, or the closest proposal and why it lost."""
+    """The result of a setting: a winner, or the closest proposal and why it lost."""
 
     setting: str
     outcomes: dict[Outcome, int]
@@ -71,7 +71,7 @@ def closest_of(proposals: Iterable[P]) -> P | None:
 
 
 def frontier_of(proposals: Iterable[Judged]) -> tuple[FrontierPoint, ...]:
-    """Those that no other beats in both objective and demanded descent, by their demand.
+    """The proposals that no other beats in both objective and demanded descent, by their demand.
 
     Among proposals that are feasible, useful and not vacuous; also those that ask for less than a
     winner must: they say what that costs. Of equal ones the first.
@@ -86,7 +86,7 @@ def frontier_of(proposals: Iterable[Judged]) -> tuple[FrontierPoint, ...]:
 
 
 def counted(proposals: Iterable[Judged]) -> dict[Outcome, int]:
-    """How many proposals came to each outcome."""
+    """The number of proposals of each outcome."""
     counts = Counter(p.outcome for p in proposals)
     return {o: counts[o] for o in OUTCOMES}
 
@@ -101,14 +101,14 @@ def outcome_text(outcomes: Mapping[Outcome, int] | Mapping[str, int]) -> str:
 
 
 def select(
-    setting: str, judged: Sequence[P], whole: Callable[[P], ProposalResult] | None = None
+    setting: str, judged: Sequence[P], load: Callable[[P], ProposalResult] | None = None
 ) -> SettingResult:
     """The winner of a setting, or the closest proposal and the reason there is no winner.
 
     Args:
         setting: its name.
         judged: every judged proposal.
-        whole: reads the one that is shown, with its records; None: they have them.
+        load: reads the one that is shown, with its records; None: they have them.
 
     >>> select("nothing", []).why
     'no proposal has finished'
@@ -116,10 +116,10 @@ def select(
     outcomes = counted(judged)
     frontier = frontier_of(judged)
     winner = winner_of(judged)
-    found = winner or closest_of(judged)
+    best = winner or closest_of(judged)
     shown: ProposalResult | None = None
-    if found is not None:
-        shown = cast(ProposalResult, found) if whole is None else whole(found)
+    if best is not None:
+        shown = cast(ProposalResult, best) if load is None else load(best)
     if winner is not None:
         return SettingResult(setting, outcomes, shown, shown, "", frontier)
     reason = next((p.reason for p in judged if p.reason), "")
@@ -128,7 +128,7 @@ def select(
 
 
 def is_selected(space: SearchSpace, setting: Setting) -> bool:
-    """Whether the pair shown was chosen by its scores, so that its difference is biased.
+    """True when the pair shown was chosen by its scores, so that its difference is biased.
 
     It was where it is one of several proposals, and where it was one of several elsewhere and is
     trained again on a seed that it was chosen on.
@@ -165,10 +165,10 @@ def _why_no_winner(closest: ProposalResult | None, reason: str) -> str:
     if closest.hindrance == "not useful":
         feasible = "feasible but " * judgement.feasible
         return f"proposal {number} is {feasible}not useful: {judgement.why_not_useful}"
-    of = "times" if judgement.worst > 1 else "of"
+    unit = "times" if judgement.worst > 1 else "of"
     text = (
         f"no proposal is feasible: the closest, proposal {number}, misses "
-        f"{judgement.worst:.2f} {of} the reduction asked of layer {judgement.worst_layer} "
+        f"{judgement.worst:.2f} {unit} the reduction asked of layer {judgement.worst_layer} "
         f"(allowed {closest.tolerance:.2f})"
     )
     if is_feasible(np.array(judgement.training), closest.tolerance):

@@ -70,7 +70,7 @@ def test_what_a_stopped_arm_tells() -> None:
     arm = {**landscape().arms[2], "would_end": sign}
     told = told_of(5, arm)
     said = {
-        name: None if not one.can_be_told else constraint_of(one, 0.1)
+        name: None if not one.is_usable else constraint_of(one, 0.1)
         for name, tell in TELLING.items()
         if tell is not None
         for one in [tell(arm, told)]

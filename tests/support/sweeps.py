@@ -83,7 +83,7 @@ def store_sweep(
                     record = finished(config, came_to, objective=objective, scores=scores)
                 pairs.append(join(store.put_record(_in_environment(record)), baseline))
             result = ProposalResult(number, dict(point(number)), tuple(pairs))
-            outcomes[number] = ProposalOutcome.of(result)
+            outcomes[number] = ProposalOutcome.from_result(result)
         put_judged(objects, name, setting_name, {n: dict(point(n)) for n in outcomes}, outcomes)
     return definition
 

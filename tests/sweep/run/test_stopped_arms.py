@@ -62,8 +62,8 @@ def test_stopped_arms_are_failed_proposals_and_are_never_trained_again(
     assert summary.problems == ()
 
     proposals = stored_proposals(objects, asked.name, "g0.15")
-    told = [p.outcome.told(p.point) for p in proposals if p.outcome is not None]
-    assert [t.can_be_told for t in told] == [True] * 4
+    told = [p.outcome.observation(p.point) for p in proposals if p.outcome is not None]
+    assert [t.is_usable for t in told] == [True] * 4
     runs = ArmStore(objects)
     for proposal, of in zip(proposals, told, strict=True):
         assert proposal.outcome is not None
@@ -150,11 +150,11 @@ def test_one_seed_that_ends_early_keeps_what_the_other_measured(
     result = ProposalResult(0, {}, (whole, early))
     assert math.isnan(result.objective)
     assert math.isnan(result.worst_missing_share)
-    put_judged(objects, "s", "a", {0: {}}, {0: ProposalOutcome.of(result)})
+    put_judged(objects, "s", "a", {0: {}}, {0: ProposalOutcome.from_result(result)})
     put_proposal(objects, "s", "a", 0, {})
     (stored,) = stored_proposals(objects, "s", "a")  # as after a restart
     assert stored.outcome is not None
-    told = stored.outcome.told({})
+    told = stored.outcome.observation({})
     assert told.outcome == ended_as
     assert told.objective == -0.3
     assert whole.judgement is not None

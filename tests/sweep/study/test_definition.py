@@ -58,7 +58,7 @@ def test_how_a_sweep_runs_does_not_make_it_another(objects: ObjectStore) -> None
     there = put_definition(objects, Definition("tiny", SPACE))
     packed = Definition("tiny", replace(SPACE, gpus_per_arm=0.25, stall_after_s=60.0))
     assert put_definition(objects, packed) == there
-    asked_for = registered(objects, packed, asked=("gpus_per_arm",), say=print).space
+    asked_for = registered(objects, packed, named=("gpus_per_arm",), say=print).space
     assert (asked_for.gpus_per_arm, asked_for.stall_after_s) == (0.25, 3600.0)
     assert load_definition(objects, "tiny") == there
 

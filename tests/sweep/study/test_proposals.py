@@ -52,7 +52,8 @@ def known(store: SlowStore) -> dict[str, dict[int, ProposalOutcome]]:
         config = SPACE.run(SPACE.settings[0], {"constraint.alpha": 0.1}, seed=0)
         pair = join(finished(config, FEASIBLE), finished(config.unconstrained(), PLAIN))
         outcomes[setting] = {
-            number: ProposalOutcome.of(ProposalResult(number, {}, (pair,))) for number in range(2)
+            number: ProposalOutcome.from_result(ProposalResult(number, {}, (pair,)))
+            for number in range(2)
         }
     return outcomes
 

@@ -15,13 +15,13 @@ from search_spaces.space import SAMPLERS, Choice, LogUniform, Sampler, SearchSpa
 from sweep.study.proposals import Observation, Point
 from sweep.study.sampler import (
     CONSTRAINT,
-    TOLD_BEST,
-    TOLD_LIMIT,
+    MOST_BEST,
+    MOST_OBSERVED,
     constraint_of,
     finished_trial,
+    informative,
     propose,
     stand_in,
-    worth_telling,
 )
 from trainables.config.arm import ArmConfig, ConstraintConfig
 from trainables.records.arm_record import Outcome
@@ -281,23 +281,23 @@ def test_of_many_outcomes_the_best_and_the_newest_are_told() -> None:
     rng = random.Random(0)
     told = [told_of(k, {ALPHA: 0.3}, rng.random(), rng.random() / 5) for k in range(2000)]
     lost = [Observation(2000 + k, {ALPHA: 0.3}, "failed", math.nan, math.nan) for k in range(50)]
-    kept = worth_telling(rng.sample(told + lost, 2050), 0.1)
-    assert len(kept) == TOLD_LIMIT
+    kept = informative(rng.sample(told + lost, 2050), 0.1)
+    assert len(kept) == MOST_OBSERVED
     feasible = sorted((t for t in told if t.worst_missing_share <= 0.1), key=lambda t: t.objective)
-    assert [t.number for t in kept[:TOLD_BEST]] == [t.number for t in feasible[:TOLD_BEST]]
-    others = [t.number for t in told if t not in feasible[:TOLD_BEST]]
-    assert [t.number for t in kept[TOLD_BEST:]] == others[-(TOLD_LIMIT - TOLD_BEST) :]
+    assert [t.number for t in kept[:MOST_BEST]] == [t.number for t in feasible[:MOST_BEST]]
+    others = [t.number for t in told if t not in feasible[:MOST_BEST]]
+    assert [t.number for t in kept[MOST_BEST:]] == others[-(MOST_OBSERVED - MOST_BEST) :]
 
 
 def test_few_outcomes_are_told_as_they_are() -> None:
     told = history(space("tpe"), 6)
-    assert worth_telling(told, 0.1) is told
+    assert informative(told, 0.1) is told
 
 
 def test_where_nothing_is_feasible_the_closest_are_told() -> None:
     told = [told_of(k, {ALPHA: 0.3}, 0.5, 5.0 - k / 1000) for k in range(1000)]
-    closest = range(999, 999 - TOLD_BEST, -1)
-    assert [t.number for t in worth_telling(told, 0.1)[:TOLD_BEST]] == list(closest)
+    closest = range(999, 999 - MOST_BEST, -1)
+    assert [t.number for t in informative(told, 0.1)[:MOST_BEST]] == list(closest)
 
 
 def test_the_search_raises_no_warnings() -> None:

@@ -156,7 +156,7 @@ def test_a_winner_asks_for_the_least_descent_that_its_setting_demands() -> None:
 
 def summary(number: int, **fields: Any) -> ProposalOutcome:
     """What is stored of a feasible proposal, with these fields instead of its own."""
-    return replace(ProposalOutcome.of(proposal(number, pair(FEASIBLE))), **fields)
+    return replace(ProposalOutcome.from_result(proposal(number, pair(FEASIBLE))), **fields)
 
 
 def test_the_frontier_holds_what_no_other_beats_in_objective_and_descent() -> None:
@@ -255,7 +255,9 @@ def test_controls_are_ranked_by_their_objective_alone() -> None:
     assert result.winner.demanded_descent == 0.0
     assert not result.winner.vacuous
     assert not any(p.is_vacuous for p in result.winner.pairs)
-    assert {constraint_of(ProposalOutcome.of(p).told(p.point), 0.0) for p in tried} == {0.0}
+    assert {
+        constraint_of(ProposalOutcome.from_result(p).observation(p.point), 0.0) for p in tried
+    } == {0.0}
     why = select("s", [control(0, [0.9, 0.8, 0.7, 0.8], -9.0)]).why
     assert why.startswith("proposal 0 is not useful: held-out loss")
 
