@@ -11,7 +11,7 @@ __all__ = ["ArmConfig", "ConstraintConfig", "DataConfig", "ModelConfig"]
 
 
 def __getattr__(name: str) -> Any:
-    """Loaded when asked for: what they import in turn imports modules beside them."""
+    """Load a class at its first use: what it imports in turn imports modules beside it."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module("trainables.config.arm"), name)

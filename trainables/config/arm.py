@@ -140,7 +140,7 @@ class ArmConfig(Section):
             self._check_constrained(self.constraint)
 
     def _name_gammas(self) -> None:
-        """Gammas that arithmetic missed by a rounding are those of two decimals they stand for."""
+        """Replace gammas that a rounding moved by the two decimals that they stand for."""
         for name in ("train_gamma", "train_gamma_low", "train_gamma_high"):
             value = getattr(self, name)
             if value is not None:
@@ -260,17 +260,17 @@ class ArmConfig(Section):
         )
 
     def unconstrained(self) -> ArmConfig:
-        """The other arm of this run's pair."""
+        """The unconstrained arm of this run's pair."""
         return dataclasses.replace(self, constraint=None)
 
     @property
     def arm(self) -> Literal["constrained", "unconstrained"]:
-        """Which arm of its pair this is."""
+        """The arm of its pair that this run is."""
         return "unconstrained" if self.constraint is None else "constrained"
 
     @property
     def facts(self) -> TaskFacts:
-        """What is known of this run's task: its metric, its words, its fields."""
+        """The facts of this run's task: its metric, its words, its fields."""
         return facts_of(self.task)
 
     @property
@@ -284,7 +284,7 @@ class ArmConfig(Section):
 
     @property
     def matched_capacity(self) -> bool:
-        """Whether the two arms of this run's pair have the same parameters to train.
+        """True when the two arms of this run's pair have the same parameters to train.
 
         False for DUST's ``paper`` variant, say: L dictionaries in the constrained arm, one in the
         other, so that their difference is not that of constraining.
@@ -352,18 +352,18 @@ class ArmConfig(Section):
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def mended(self) -> list[str]:
-        """What trains to other numbers since a fault was mended, in some arms alone: of ``MENDED``.
+        """Names in ``MENDED`` of the faults whose mending changed the numbers of this arm.
 
-        Their signatures say so, and all others stay what they were, which ``TRAINING_VERSION``
-        would not let them. Nothing may ever be taken out (docs/decisions/0003).
+        The signatures of such arms say so, and all others stay what they were, as a rise of
+        ``TRAINING_VERSION`` would not let them. None may ever be taken out (docs/decisions/0003).
         """
-        found = []
+        faults = []
         lowest = min(gamma for gamma in self.test_gammas if gamma > 0)
         if self.train_gamma == 0 and self.facts.has_identity and lowest != IDENTITY_GAMMA:
-            found.append("identity_gamma")
+            faults.append("identity_gamma")
         if self.data.split_by_seed and self.data.max_items is not None:
-            found.append("split_of_all_items")
-        return found
+            faults.append("split_of_all_items")
+        return faults
 
 
 def _named_gamma(gamma: float) -> float:
@@ -377,7 +377,7 @@ def _named_gamma(gamma: float) -> float:
 
 
 def default_constraint(task: str) -> ConstraintConfig:
-    """The constraint of a run for which nothing of it is said.
+    """The constraint of a run that does not specify one.
 
     In text f0 is the constant prediction's loss, of a virtual layer 0: the input is no prediction.
     """

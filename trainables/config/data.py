@@ -10,7 +10,7 @@ from trainables.config.fields import Positive, Rule, Section, at_least
 
 @dataclass(frozen=True, kw_only=True)
 class DataConfig(Section):
-    """Which data, and how samples are made of them (docs/method.md, The task).
+    """The data of a run, and how samples are made of them (docs/method.md, The task).
 
     A task reads its own part of these fields (its facts' ``data``); the others must keep their
     defaults.

@@ -27,7 +27,7 @@ _LARGEST = 1e300  # no field needs more, and a Python int may not fit a float
 
 @dataclass(frozen=True, eq=False)  # hashed at every check, quickly
 class Rule:
-    """Which values of its type a field may have, as part of its annotation; None is not asked."""
+    """The values of its type that a field may have, as part of its annotation; None is allowed."""
 
     holds: Callable[[Any], bool]
     allowed: str
@@ -35,7 +35,7 @@ class Rule:
     any_type: bool = False  # asked about values of every type, and None, in place of the type
 
     def check(self, name: str, value: object) -> object:
-        """The value, or InvalidValue."""
+        """Return the value, or raise InvalidValue."""
         require(self.holds(value), name, value, self.allowed, self.advice)
         return value
 
@@ -44,7 +44,7 @@ Untyped = functools.partial(Rule, any_type=True)
 
 
 def at_least(least: int, advice: str = "") -> Rule:
-    """The numbers from ``least`` up."""
+    """The rule that allows numbers from ``least`` up."""
     return Rule(lambda value: value >= least, f"at least {least}", advice)
 
 
@@ -54,10 +54,10 @@ NotNegative = Annotated[T, at_least(0)]
 
 
 class NamedFields:
-    """A dataclass that answers a keyword that is no field of it with the nearest one."""
+    """Base of dataclasses that answer an unknown keyword with the nearest field."""
 
     def __new__(cls, *_: object, **fields: object) -> Self:
-        """Refuse unknown fields; what they are is checked later."""
+        """Refuse unknown fields; their values are checked later."""
         known = cls.__dataclass_fields__  # type: ignore[attr-defined]  # every one is a dataclass
         for name in fields:
             if name not in known:
@@ -75,7 +75,7 @@ class Section(NamedFields):
         self._check()
 
     def _check(self) -> None:
-        """What the fields may be together; overridden by sections that have such rules."""
+        """Check rules between fields; overridden by sections that have such rules."""
 
     def require(self, ok: bool, name: str, allowed: str, advice: str = "") -> None:
         """Raise InvalidValue for the field called ``name`` unless ``ok``."""
@@ -90,16 +90,16 @@ class Section(NamedFields):
 
         A section that may be None is there when it is not, however little of it is changed.
         """
-        found = {}
+        values = {}
         for f in dataclasses.fields(self):  # type: ignore[arg-type]  # every section is one
             value = getattr(self, f.name)
             if isinstance(value, Section):
                 inner = value.changed()
                 if inner or f.default is None:
-                    found[f.name] = inner
+                    values[f.name] = inner
             elif value != f.default:
-                found[f.name] = _plain(value)
-        return found
+                values[f.name] = _plain(value)
+        return values
 
     @classmethod
     def from_json(cls, values: Mapping[str, Json]) -> Self:
@@ -124,7 +124,7 @@ def _hints(section: type) -> dict[str, Any]:
 
 @functools.cache
 def _checks(section: type) -> dict[str, Check]:
-    """What every field of a section has to pass, in their order; read off the annotations once."""
+    """The check of every field of a section, in their order; read off the annotations once."""
     return {name: _check_of(hint) for name, hint in _hints(section).items()}
 
 
@@ -135,7 +135,7 @@ def _plain(value: Json) -> Json:
 
 
 def _check_of(hint: Any) -> Check:
-    """What turns a value into the type that an annotation asks for, or raises InvalidValue."""
+    """The function that turns a value into the annotated type, or raises InvalidValue."""
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
         return _ruled(args[0], args[1])

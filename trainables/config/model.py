@@ -13,7 +13,7 @@ from trainables.registry.specs import OPTIONS, ModelSpec
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig(Section):
-    """Which network. ``variant`` names a forward of that model; '' is its default."""
+    """The network of a run. ``variant`` names a forward of that model; '' is its default."""
 
     name: str = "ut"  # one of registry/built_in.py, or a plug-in's
     layers: int = 3  # L; of a checkpoint: as many as it has (encoder: or 0, then read from there)
@@ -73,5 +73,5 @@ class ModelConfig(Section):
 
     @property
     def spec(self) -> ModelSpec:
-        """What is known of the model without loading it; raises as ``model_spec``."""
+        """The facts of the model, known without loading it; raises as ``model_spec``."""
         return model_spec(self.name)

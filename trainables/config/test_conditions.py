@@ -54,12 +54,12 @@ def family_of(shift: str) -> Family:
 
 
 def gamma_key(gamma: float) -> str:
-    """How a test gamma is written where it is a key."""
+    """The text of a test gamma where it is a key."""
     return f"{gamma:.2f}"
 
 
 def severity_key(severity: float) -> str:
-    """How a severity is written where it is a key.
+    """The text of a severity where it is a key.
 
     >>> [severity_key(s) for s in (2, 0.025)]
     ['2.0', '0.025']

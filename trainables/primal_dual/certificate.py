@@ -35,7 +35,7 @@ ERROR = 0.05  # of either certificate
 
 @dataclass(frozen=True)
 class Certificate:
-    """What the held-out units of one arm, or of the mean of several, say of its constraints."""
+    """The verdict of held-out units on the constraints of one arm, or of the mean of several."""
 
     verdict: Verdict
     units: int  # C: how many independent units the bounds count
@@ -116,7 +116,7 @@ def upper_shares(
 
 
 def excesses(constraints: DescentConstraints, losses_JF: Floats, tolerance: float) -> Floats:
-    """h_JL: by how much each unit's losses exceed what the tolerance still allows; <= 0 met."""
+    """The excess h_JL of each unit's losses over what the tolerance still allows; <= 0 met."""
     gaps_JL = losses_JF @ constraints.matrix_LF.T - constraints.bounds_L
     excess_JL: Floats = gaps_JL * constraints.scale_L - tolerance * demanded(constraints, losses_JF)
     return excess_JL
@@ -125,8 +125,8 @@ def excesses(constraints: DescentConstraints, losses_JF: Floats, tolerance: floa
 def demanded(constraints: DescentConstraints, losses_JF: Floats) -> Floats:
     """The descent asked of each layer, [J, L]: alpha f_{l-1}, of the first constraint alpha f0."""
     previous_JL = losses_JF @ constraints.previous_LF.T + constraints.start_L
-    asked_JL: Floats = constraints.alpha * previous_JL
-    return asked_JL
+    demanded_JL: Floats = constraints.alpha * previous_JL
+    return demanded_JL
 
 
 def standard_errors(values_JL: Floats, clusters: Sequence[str]) -> Floats:
@@ -142,13 +142,14 @@ def standard_errors(values_JL: Floats, clusters: Sequence[str]) -> Floats:
     place = {name: i for i, name in enumerate(names)}
     deviations_CL = np.zeros((len(names), values_JL.shape[1]))
     centred_JL = (values_JL - values_JL.mean(axis=0)) / len(values_JL)
+    # add.at, since += with repeated indices would keep one unit of a cluster.
     np.add.at(deviations_CL, [place[c] for c in clusters], centred_JL)
     errors_L: Floats = np.sqrt(len(names) / (len(names) - 1) * (deviations_CL**2).sum(axis=0))
     return errors_L
 
 
 def clusters_of(names: Sequence[str], unit: str) -> tuple[tuple[str, ...], str]:
-    """What each held-out unit is part of, and what that is called.
+    """The cluster of each held-out unit, and the word for such a cluster.
 
     Windows ("clip08:0010") of one clip are alike, so clips are the units. Texts and units of other
     packages stand for themselves.
@@ -162,15 +163,15 @@ def clusters_of(names: Sequence[str], unit: str) -> tuple[tuple[str, ...], str]:
 
 
 def counted(units: int, cluster: str, held_out: int | None) -> str:
-    """What a certificate counts, in words; ``held_out`` None: records of before do not say it.
+    """The units that a certificate counts, in words; ``held_out`` None: old records lack it.
 
     >>> counted(4, "clip", 72), counted(30, "text", 30)
     ('72 windows of 4 clips', '30 texts')
     """
-    found = f"{units} {cluster}{'s' * (units != 1)}"
+    text = f"{units} {cluster}{'s' * (units != 1)}"
     if held_out is None or cluster != "clip":
-        return found
-    return f"{held_out} window{'s' * (held_out != 1)} of {found}"
+        return text
+    return f"{held_out} window{'s' * (held_out != 1)} of {text}"
 
 
 @lru_cache(maxsize=256)
@@ -188,5 +189,5 @@ def t_quantile(probability: float, freedom: int) -> float:
 
 
 def _shares(excess_L: Floats, demanded_L: Floats, tolerance: float) -> tuple[float, ...]:
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):  # nothing demanded: infinite or NaN
         return tuple((tolerance + excess_L / demanded_L).tolist())

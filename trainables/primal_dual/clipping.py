@@ -31,9 +31,9 @@ def clip(parameters: Iterable[nn.Parameter | Tensor], most: float) -> Tensor:
 
 @torch.no_grad()
 def clip_rows(gradients: Sequence[Tensor], most: float) -> Tensor:
-    """The same of K arms: gradients [K, ...], of which each row is clipped; the norms [K]."""
+    """Clip gradients [K, ...] of K arms row by row to norm ``most``; the norms [K] before."""
     norms_K = (halved_norms if _are_halved(gradients) else _norms)(gradients)
-    factors_K = (most / (norms_K + 1e-6)).clamp(max=1.0)
+    factors_K = (most / (norms_K + 1e-6)).clamp(max=1.0)  # as torch has it, to the bit
     for gradient in gradients:
         gradient.mul_(factors_K.view(-1, *(1,) * (gradient.ndim - 1)))
     return norms_K
@@ -44,14 +44,14 @@ def halved_norms(gradients: Sequence[Tensor]) -> Tensor:
     squares_KN = torch.cat([g.reshape(len(g), -1) for g in gradients], dim=1).square_()
     size = squares_KN.shape[1]
     while size > 1:
-        half = (size + 1) // 2
+        half = (size + 1) // 2  # of an odd size the middle number waits for the next round
         squares_KN[:, : size - half].add_(squares_KN[:, half:size])
         size = half
     return squares_KN[:, 0].sqrt()
 
 
 def _norms(gradients: Sequence[Tensor]) -> Tensor:
-    """The same in the order of ``nn.utils.clip_grad_norm_`` on a CPU."""
+    """Norms [K] of the rows, summed in the order of ``nn.utils.clip_grad_norm_`` on a CPU."""
     norms_KP = torch.stack(
         [torch.linalg.vector_norm(g.reshape(len(g), -1), dim=1) for g in gradients], 1
     )

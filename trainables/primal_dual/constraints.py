@@ -155,7 +155,7 @@ def _times(matrix_LF: Array, values_F: Array) -> Array:
 
 
 def _mixed(values_L: Array, matrix_LF: Array) -> Array:
-    """``values_L @ matrix_LF`` in the same way."""
+    """``values_L @ matrix_LF``, rounded alike in a stack and alone, as in ``_times``."""
     return (values_L[..., :, None] * matrix_LF).sum(-2)
 
 
@@ -344,8 +344,8 @@ def slack_per_multiplier(config: ConstraintConfig) -> float:
     With AdamW 0: its decay bounds the multiplier by 1 / c, whatever the signal, and grants nothing.
 
     >>> names = ("sgd", "adam", "adamw", "bare_decay", "nupi", "augmented")
-    >>> of = [ConstraintConfig(dual_optimizer=n, resilience=0.5, dual_lr=0.1) for n in names]
-    >>> list(map(slack_per_multiplier, of))
+    >>> runs = [ConstraintConfig(dual_optimizer=n, resilience=0.5, dual_lr=0.1) for n in names]
+    >>> list(map(slack_per_multiplier, runs))
     [0.5, 0.5, 0.0, 5.0, 0.5, 0.5]
     """
     return 0.0 if config.dual_optimizer == "adamw" else decay_rate(config)
@@ -401,7 +401,7 @@ def missing_shares(
         gap_L = gap_L - slack_L
     first = constraints.first_layer
     demanded_L = constraints.alpha * np.append(constraints.reference, losses_F[first:-1])
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):  # after a loss of 0: settled below
         shares_L = gap_L * constraints.scale_L / demanded_L
     nothing_left = (demanded_L == 0) & (losses_F[first:] == 0)
     return np.where(nothing_left, 0.0, shares_L)

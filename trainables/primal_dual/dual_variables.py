@@ -34,7 +34,7 @@ class _Projected:
     def __init__(
         self, count: int, config: ConstraintConfig, device: torch.device, dtype: torch.dtype
     ) -> None:
-        """Zeros for ``count`` constraints, on the run's device."""
+        """Start at zero for ``count`` constraints, on the run's device."""
         self.values_L = torch.zeros(count, device=device, dtype=dtype)
         self._dual_lr, self._resilience = config.dual_lr, config.resilience
         if self.ascends and config.resilience_form != "decay":
@@ -54,7 +54,7 @@ class _Projected:
         adam.param_groups[0]["lr"] = lr
         self.values_L.grad = gradient_L
         adam.step()
-        self.values_L.clamp_(min=0)
+        self.values_L.clamp_(min=0)  # Adam knows no bound: projected after its step
 
     def state_dict(self) -> dict[str, Any]:
         """Everything a resumed run needs to continue bit for bit."""
@@ -65,7 +65,7 @@ class _Projected:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from ``state_dict``."""
-        self.values_L.copy_(state["values"])
+        self.values_L.copy_(state["values"])  # in place: Adam holds this tensor
         if self._adam is not None:
             self._adam.load_state_dict(state["adam"])
 
@@ -78,7 +78,7 @@ class Multipliers(_Projected):
     def __init__(
         self, count: int, config: ConstraintConfig, device: torch.device, dtype: torch.dtype
     ) -> None:
-        """Zeros, and no signal seen."""
+        """Start at zero, with no signal seen."""
         super().__init__(count, config, device, dtype)
         self._optimizer, self._kp = config.dual_optimizer, config.dual_kp
         self._penalty = config.dual_penalty

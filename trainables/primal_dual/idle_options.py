@@ -14,7 +14,7 @@ from trainables.primal_dual.schedule import dual_steps
 def require_effect(config: ArmConfig, constraint: ConstraintConfig, steps_per_epoch: int) -> None:
     """Raise InvalidValue where an option could do nothing, or not what it says.
 
-    Of a run that is plain to its end, as asked by its warm-up, nothing is.
+    A run that its warm-up keeps plain to its end is not refused for its dual steps.
     """
     _require_unbiased(constraint)
     if constraint.warmup_steps >= config.steps or constraint.is_control:
@@ -26,7 +26,7 @@ def require_effect(config: ArmConfig, constraint: ConstraintConfig, steps_per_ep
 
 
 def _require_unbiased(constraint: ConstraintConfig) -> None:
-    """Weights that follow drawn losses follow their draw, so that gradients would be biased."""
+    """Refuse weights that follow drawn losses, and so their draw: gradients would be biased."""
     if constraint.inner_tokens < 1 and constraint.weights_follow_losses:
         raise InvalidValue(
             f"inner_tokens must be 1.0 with form {constraint.form!r}, dual_optimizer "
@@ -40,10 +40,10 @@ def _require_unbiased(constraint: ConstraintConfig) -> None:
 def _require_a_dual_step(
     config: ArmConfig, constraint: ConstraintConfig, steps_per_epoch: int
 ) -> None:
-    """Multipliers that first move after the run's last step weigh nothing.
+    """Refuse multipliers that first move after the run's last step, and so weigh nothing.
 
-    Not so with an augmented Lagrangian, which follows the batch itself; and a run of one step has
-    no other place for a dual step.
+    An augmented Lagrangian is allowed, since it follows the batch itself, and so is a run of one
+    step, which has no other place for a dual step.
     """
     seldom = constraint.dual_every > 1 or constraint.dual_every_unit == "epoch"
     acts_later = seldom and constraint.dual_optimizer != "augmented"
@@ -58,7 +58,7 @@ def _require_a_dual_step(
 
 
 def _require_slack_at_dual_steps(constraint: ConstraintConfig, steps_per_epoch: int) -> None:
-    """A slack moves after a dual step and acts on the next: a restart between any two undoes it."""
+    """Refuse restarts between any two dual steps: each undoes a slack before it can act."""
     if constraint.dual_every_unit == "epoch" or constraint.dual_every >= steps_per_epoch:
         raise InvalidValue(
             "resilience_form 'slack_restart' needs two dual steps within an epoch "
@@ -71,7 +71,7 @@ def _require_slack_at_dual_steps(constraint: ConstraintConfig, steps_per_epoch: 
 def _require_a_restart(
     config: ArmConfig, constraint: ConstraintConfig, steps_per_epoch: int
 ) -> None:
-    """An epoch ends after the first dual step, and another dual step follows."""
+    """Refuse a run in which no epoch ends between its first dual step and a later one."""
     first, last = constraint.warmup_steps + constraint.dual_every, config.steps - 1
     if last // steps_per_epoch <= (first - 1) // steps_per_epoch:
         raise InvalidValue(

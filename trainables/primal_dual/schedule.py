@@ -13,7 +13,7 @@ from trainables.config.arm import ArmConfig, ConstraintConfig
 
 
 def lr_factor(step: int, steps: int, decay_share: float, warmup_share: float = 0.0) -> float:
-    """What both learning rates are multiplied by at ``step``: up to 1, 1, then linearly towards 0.
+    """The factor of both learning rates at ``step``: up to 1, 1, then linearly towards 0.
 
     Primal-dual last iterates oscillate at a constant rate; the decay lets them settle. A warm-up is
     what pretrained weights need while Adam's second moments are those of a few batches.
@@ -29,7 +29,7 @@ def lr_factor(step: int, steps: int, decay_share: float, warmup_share: float = 0
 
 
 def is_dual_step(config: ConstraintConfig, steps_per_epoch: int, step: int) -> bool:
-    """Whether a dual step follows primal step ``step``.
+    """True when a dual step follows primal step ``step``.
 
     With ``dual_every_unit="step"`` every ``dual_every`` steps from the warm-up's end on; with
     ``"epoch"`` at the end of every ``dual_every`` epochs of the data.
@@ -42,7 +42,7 @@ def is_dual_step(config: ConstraintConfig, steps_per_epoch: int, step: int) -> b
 
 
 def dual_steps(config: ConstraintConfig, steps_per_epoch: int, steps: int) -> int:
-    """How many dual steps the first ``steps`` primal steps bring.
+    """The number of dual steps within the first ``steps`` primal steps.
 
     >>> every_epoch = ConstraintConfig(dual_every_unit="epoch", warmup_steps=7)
     >>> [dual_steps(every_epoch, 5, steps) for steps in (7, 9, 10, 15)]

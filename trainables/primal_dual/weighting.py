@@ -43,7 +43,7 @@ class Weighting(Protocol):
         ...
 
     def weights(self, step: int, losses_F: Tensor) -> Tensor:
-        """w_F for primal step ``step``, layers 0..L; ``losses_F`` (over f_c) are its, detached."""
+        """w_F for primal step ``step``, layers 0..L, from its detached losses (over f_c)."""
         ...
 
     def observe(self, step: int, losses_F: Tensor, lr_factor: float) -> None:
@@ -94,7 +94,7 @@ class LastLayer:
     watches_layers = False
 
     def __init__(self, layers: int, device: torch.device, dtype: torch.dtype) -> None:
-        """w = (0, ..., 0, 1) for ``layers`` layers."""
+        """Set w = (0, ..., 0, 1) for ``layers`` layers."""
         self._weights_F = torch.zeros(layers + 1, device=device, dtype=dtype)
         self._weights_F[-1] = 1.0
 
@@ -103,22 +103,22 @@ class LastLayer:
         return True
 
     def weights(self, step: int, losses_F: Tensor) -> Tensor:
-        """The same at every step, for as many of the last layers as there are losses."""
+        """Constant weights, for as many of the last layers as there are losses."""
         return self._weights_F[..., -losses_F.shape[-1] :]
 
     def observe(self, step: int, losses_F: Tensor, lr_factor: float) -> None:
         """Ignore the losses."""
 
     def series(self) -> dict[str, Tensor]:
-        """No series."""
+        """Return no series: weights never change and nothing is measured."""
         return {}
 
     def state_dict(self) -> dict[str, Any]:
-        """No state."""
+        """Return an empty state: constant weights need none to resume."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """No state."""
+        """Accept the empty state of ``state_dict``."""
 
 
 class Watched:
@@ -144,13 +144,13 @@ class Watched:
         self._weighed = 0  # parts of batches since the last report
 
     def is_plain(self, step: int) -> bool:
-        """During the warm-up."""
+        """True during the warm-up."""
         return step < self.config.warmup_steps
 
     def weights(self, step: int, losses_F: Tensor) -> Tensor:
-        """Plain during the warm-up, then as the setter says."""
-        asked = self._plain.weights if self.is_plain(step) else self._weights
-        weights_F = asked(step, losses_F)
+        """Plain weights during the warm-up, then those of the setter; both are averaged."""
+        setter = self._plain.weights if self.is_plain(step) else self._weights
+        weights_F = setter(step, losses_F)
         self._weight_sum_F += weights_F
         self._weighed += 1
         return weights_F
@@ -159,12 +159,12 @@ class Watched:
         raise NotImplementedError
 
     def observe(self, step: int, losses_F: Tensor, lr_factor: float) -> None:
-        """Measure the violations."""
-        found_L: Tensor = violations(self.constraints, losses_F)
-        self._violation_sum_L += found_L
+        """Add the violations of these losses to the means of the report."""
+        measured_L: Tensor = violations(self.constraints, losses_F)
+        self._violation_sum_L += measured_L
         if self._seen_L is not None:
-            self._change_sum_L += (found_L - self._seen_L).square()
-        self._seen_L = found_L
+            self._change_sum_L += (measured_L - self._seen_L).square()
+        self._seen_L = measured_L
         self._observed += 1
 
     def series(self) -> dict[str, Tensor]:
@@ -198,11 +198,11 @@ class Control(Watched):
         self._fixed_F = torch.as_tensor(fixed_F, device=device, dtype=dtype)
 
     def is_plain(self, step: int) -> bool:
-        """During the warm-up, or always."""
+        """True during the warm-up, or at every step of a plainly trained control."""
         return self.config.weights_by == "last_layer" or super().is_plain(step)
 
     def _weights(self, step: int, losses_F: Tensor) -> Tensor:
-        """A penalty's gradient has multipliers 2 mu max(g, 0)."""
+        """Fixed weights, or those of a penalty's gradient, whose multipliers are 2 mu max(g, 0)."""
         if self.config.weights_by != "penalty":
             return self._fixed_F
         violations_L = violations(self.constraints, losses_F)
@@ -211,11 +211,11 @@ class Control(Watched):
         return weights_F
 
     def state_dict(self) -> dict[str, Any]:
-        """No state: the means of a report are empty whenever a checkpoint is written."""
+        """Return an empty state: the means of a report are empty at every checkpoint."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """No state."""
+        """Accept the empty state of ``state_dict``."""
 
 
 def fixed_weights(config: ConstraintConfig, layers: int) -> list[float]:
@@ -247,7 +247,7 @@ class PrimalDual(Watched):
         *,
         steps_per_epoch: int,
     ) -> None:
-        """Multipliers at zero: the first step is a plain one, or that of a penalty (augmented)."""
+        """Start with multipliers at zero: the first step is plain, or a penalty's (augmented)."""
         super().__init__(config, scales, device, dtype)
         self._steps_per_epoch = steps_per_epoch
         count = len(self._violation_sum_L)
@@ -261,7 +261,7 @@ class PrimalDual(Watched):
         self._last_step = 0
 
     def _weights(self, step: int, losses_F: Tensor) -> Tensor:
-        """The Lagrangian's (docs/method.md, Training), or the augmented one's."""
+        """Weights of the Lagrangian (docs/method.md, Training), or of the augmented one."""
         multipliers_L = self._effective(step, losses_F)
         weights_F: Tensor = layer_weights(self.constraints, multipliers_L, losses_F)
         return weights_F
@@ -282,7 +282,7 @@ class PrimalDual(Watched):
         self._summed += 1
         if is_dual_step(self.config, self._steps_per_epoch, step):
             if self._summed == 1:
-                signal_L = self.signal(losses_F, self._seen_L)
+                signal_L = self.signal(losses_F, self._seen_L)  # computed above, of these losses
             else:
                 # Not a mean of signals: ratios and clipped values do not commute with the mean.
                 signal_L = self.signal(self._loss_sum_F / self._summed)
@@ -311,6 +311,7 @@ class PrimalDual(Watched):
         if self.slacks is None:
             self.multipliers.ascend(signal_L, lr_factor)
             return
+        # Multipliers first, by the old slacks; the slacks then see the new multipliers.
         self.multipliers.ascend(signal_L - self.slacks.values_L, lr_factor)
         self.slacks.descend(self.multipliers.values_L, lr_factor)
 

@@ -79,7 +79,7 @@ class EarlySigns:
         where it comes back, it stands again.
 
         Args:
-            before: what the record said before; other notes in it stay.
+            before: the record's warnings until now; other notes in it stay.
             reports: all so far.
         """
         now = self.warnings(reports)
@@ -302,7 +302,7 @@ def _reach(run: EarlySigns, last: int) -> float:
     constraint, hard = run.constraint, _dual_time(run, last)
     decays = constraint.resilience_form == "decay" and constraint.dual_optimizer != "adam"
     rate = decay_rate(constraint) if decays else 0.0
-    summed = hard if rate == 0 else -math.expm1(-rate * hard) / rate
+    summed = hard if rate == 0 else -math.expm1(-rate * hard) / rate  # exact at small rates, too
     return proportional_part(constraint) + summed
 
 
@@ -317,7 +317,7 @@ def idle_signals(
 ) -> Floats:
     """The dual signal of layers that remove nothing of what they are given: missing share 1.
 
-    Of the layers before, ``losses_F`` are taken as they are. Never above the clip.
+    The losses of the layers before are taken from ``losses_F``. Never above the clip.
 
     >>> config = ConstraintConfig(alpha=0.2, reference="virtual_layer0", reference_unit="constant")
     >>> constraints = descent_constraints(config, 2, Scales(1.0, 1.0))
