@@ -61,7 +61,7 @@ def built_once(kind: str, key: Json, build: Callable[[Path], None]) -> Path:
     with lock_file(folder, name) as lock:
         with contextlib.suppress(NoLocks):  # renames alone keep entries whole
             file_locks.wait_for_lock(lock, wait=_Waiting(entry).once_more)
-        if not _is_whole(entry):
+        if not _is_whole(entry):  # again, now that the lock is held: another may have built it
             _build(entry, key, build)
     return entry
 
@@ -83,13 +83,13 @@ def lock_file(folder: Path, name: str) -> IO[str]:
 
 
 class _Waiting:
-    """A process that waits for an entry, which it says once."""
+    """A wait for an entry that another process builds, which is logged once."""
 
     def __init__(self, entry: Path) -> None:
         self._entry, self._tell_at = entry, time.monotonic() + _TELL_AFTER_S
 
     def once_more(self) -> None:
-        """Wait for an instant."""
+        """Sleep for an instant; log a warning once the wait has lasted ``_TELL_AFTER_S``."""
         if time.monotonic() > self._tell_at:
             log.warning(
                 "waiting for another process that decodes the same data, and holds %s",
@@ -130,7 +130,7 @@ def _move_into_place(temporary: Path, entry: Path) -> None:
 
 
 def _is_whole(entry: Path) -> bool:
-    """Whether every file of the manifest is there with its size and checksum."""
+    """True when every file of the manifest is there with its size and checksum."""
     try:
         files = json.loads((entry / _MANIFEST).read_text())["files"]
         return all(_seen(entry / name) == seen for name, seen in files.items())
@@ -139,14 +139,14 @@ def _is_whole(entry: Path) -> bool:
 
 
 def _seen(path: Path) -> list[int]:
-    """Size and checksum."""
+    """Size in bytes and CRC-32 of a file."""
     seen = path.stat()
     return [seen.st_size, _checksum(path, seen.st_mtime_ns, seen.st_ino)]
 
 
 @functools.lru_cache(maxsize=64)
 def _checksum(path: Path, modified_ns: int, inode: int) -> int:
-    """CRC-32, computed once per process while the file stays the same."""
+    """CRC-32 of a file, computed once per process while the file stays the same."""
     checksum = 0
     with open(path, "rb") as stream:
         while block := stream.read(_BLOCK_BYTES):

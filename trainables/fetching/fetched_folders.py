@@ -46,8 +46,8 @@ KEPT_WITHIN_NS = 2 * 10**9  # of a file's time: FAT keeps it by 2 s, some networ
 LOOK_EVERY_S = 0.2  # at a lock that somebody else holds
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
-Tell = Callable[[str], None]  # how far it is, in one line
-_there: dict[tuple[str, tuple[str, ...]], Path] = {}  # what this process has found already
+Tell = Callable[[str], None]  # gets the progress, in one line
+_folders: dict[tuple[str, tuple[str, ...]], Path] = {}  # by address and names, of this process
 
 
 def fetched(address: str, names: Sequence[str] = (), *, tell: Tell | None = None) -> Path:
@@ -56,7 +56,7 @@ def fetched(address: str, names: Sequence[str] = (), *, tell: Tell | None = None
     Args:
         address: in object storage.
         names: folders below it that are enough, those of them that are there; else all of it.
-        tell: told how far it is, about once a second while it is fetched.
+        tell: gets the progress, about once a second while it is fetched.
 
     Raises:
         BadData: nothing lies there, it may not be read, or it changes all the time.
@@ -64,10 +64,10 @@ def fetched(address: str, names: Sequence[str] = (), *, tell: Tell | None = None
         Misuse: the cache cannot be written.
     """
     key = (address.rstrip("/"), tuple(names))
-    known = _there.get(key)
+    known = _folders.get(key)
     if known is None or not known.is_dir():
         known = _Fetch(*key, tell or (lambda text: None)).folder()
-        _there[key] = known
+        _folders[key] = known
     return known
 
 
@@ -78,7 +78,7 @@ def on_this_machine(place: str, names: Sequence[str] = (), *, tell: Tell | None 
 
 
 def listed(address: str, names: Sequence[str] = ()) -> tuple[tuple[RemoteFile, ...], int]:
-    """What ``fetched`` would have here, and how many bytes of it are not here yet.
+    """The files that ``fetched`` would have here, and how many of their bytes are missing yet.
 
     Raises BadData where nothing lies there, or it may not be read.
     """
@@ -89,37 +89,37 @@ def listed(address: str, names: Sequence[str] = ()) -> tuple[tuple[RemoteFile, .
 
 def _listed(folder: RemoteFolder, names: Sequence[str]) -> tuple[RemoteFile, ...]:
     files = [file for name in dict.fromkeys(names) for file in folder.files(name)]
-    found = tuple(files) or folder.files()
-    if found:
-        return found
+    result = tuple(files) or folder.files()
+    if result:
+        return result
     above, _, last = folder.address.rpartition("/")
     sought = f"folders {', '.join(names)}, then any file" if names else "any file"
-    there = f"{above} has: {', '.join(folder.beside()[:8]) or 'nothing'}. "
+    above_has = f"{above} has: {', '.join(folder.beside()[:8]) or 'nothing'}. "
     store = " --endpoint-url URL" if "endpoint_override" in folder.options else ""
     raise BadData(
         f"there is nothing below {folder.address} (looked for: {sought}). "
-        f"{'' if above.endswith('/') else there}Upload it (for S3: "
+        f"{'' if above.endswith('/') else above_has}Upload it (for S3: "
         f"`aws s3 sync DIR {folder.address}{store}`), or give the address where it is. A folder "
         f"{last!r} without files counts as nothing."
     )
 
 
-def size_text(size: float, of: float) -> str:
-    """Bytes, in the unit of ``of``.
+def size_text(size: float, total: float) -> str:
+    """Bytes out of a ``total``, both in the unit of the total.
 
     >>> size_text(3.1e9, 8e9), size_text(500_000, 5_200_000)
     ('3.1 of 8.0 GB', '0.5 of 5.2 MB')
     """
-    unit, name = (1e9, "GB") if of >= 1e9 else (1e6, "MB")
-    return f"{size / unit:.1f} of {of / unit:.1f} {name}"
+    unit, name = (1e9, "GB") if total >= 1e9 else (1e6, "MB")
+    return f"{size / unit:.1f} of {total / unit:.1f} {name}"
 
 
 class _GivenUp(Exception):
-    """Another file could not be copied."""
+    """Raised in a copy once another file could not be copied."""
 
 
 class _Fetch:
-    """One call of ``fetched`` that found nothing in its process."""
+    """One fetch of an address: its listing, and its lock, part and entry in the cache."""
 
     def __init__(self, address: str, names: tuple[str, ...], tell: Tell) -> None:
         self.remote, self._names, self._tell = RemoteFolder(address), names, tell
@@ -131,7 +131,7 @@ class _Fetch:
         self._part = self._cache / f".{self._name}.part"
         self._progress = self._cache / f".{self._name}.progress"
         self._done = self._total = 0
-        self._told_s = 0.0
+        self._reported_s = 0.0
         self._counting = threading.Lock()
         self._given_up = threading.Event()
 
@@ -144,7 +144,7 @@ class _Fetch:
                 return entry
             with self._lock_file() as lock:
                 with contextlib.suppress(NoLocks):  # renames alone keep entries whole
-                    file_locks.wait_for_lock(lock, wait=self._tell_of_the_other)
+                    file_locks.wait_for_lock(lock, wait=self._report_other)
                 if _is_whole(entry, files) or self._complete(entry, files):
                     return entry
         raise BadData(
@@ -153,7 +153,7 @@ class _Fetch:
         )
 
     def missing(self, files: Sequence[RemoteFile]) -> int:
-        """Bytes that are to be copied yet."""
+        """The number of bytes that are to be copied yet."""
         entry = self._entry(files)
         if entry.is_dir():
             return sum(f.size for f in files if not _is_there(entry, f, KEPT_WITHIN_NS))
@@ -173,6 +173,7 @@ class _Fetch:
             self._part.mkdir(exist_ok=True)
             self._keep(files)
             self._copy([file for file in files if not _is_there(self._part, file)], files)
+            # Listed anew before the rename: an entry is one listing, never a mixture of two.
             if _listed(self.remote, self._names) != tuple(files):
                 return False
             self._part.rename(entry)
@@ -187,7 +188,7 @@ class _Fetch:
         return True
 
     def _keep(self, files: Sequence[RemoteFile]) -> None:
-        """Have in the part only what the listing has, and all of it that other listings had."""
+        """Leave in the part only files of the listing, and link in those of earlier listings."""
         wanted = {file.path: file for file in files}
         for path in [path for path in self._part.rglob("*") if not path.is_dir()]:
             file = wanted.get(path.relative_to(self._part).as_posix())
@@ -221,6 +222,7 @@ class _Fetch:
         try:
             with atomic_file(self._part / file.path) as temporary:
                 self.remote.copy(file, temporary, self._passed)
+                # The listing's time, before the file has its name: ``_is_there`` compares it.
                 os.utime(temporary, ns=(file.modified_ns, file.modified_ns))
         except StoreError as error:
             if isinstance(cause := error.__cause__, OSError) and cause.errno in _FULL:
@@ -236,9 +238,9 @@ class _Fetch:
         with self._counting:
             self._done += size
             now_s = time.monotonic()
-            if now_s < self._told_s + TELL_EVERY_S:
+            if now_s < self._reported_s + TELL_EVERY_S:
                 return
-            self._told_s = now_s
+            self._reported_s = now_s
             done = self._done
         with contextlib.suppress(OSError):
             self._progress.write_text(json.dumps([done, self._total]))
@@ -255,8 +257,8 @@ class _Fetch:
                 raise self._unwritable(cause) from cause
             raise
 
-    def _tell_of_the_other(self) -> None:
-        """How far the process is that has the lock."""
+    def _report_other(self) -> None:
+        """Pass on the progress of the process that has the lock, then sleep."""
         with contextlib.suppress(OSError, ValueError, TypeError):
             self._tell(self._text(*json.loads(self._progress.read_text())))
         time.sleep(LOOK_EVERY_S)
@@ -270,12 +272,12 @@ class _Fetch:
 
 
 def _is_whole(entry: Path, files: Sequence[RemoteFile]) -> bool:
-    """Whether it has all files of the listing that it is named by, which has their exact times."""
+    """True when the entry has all files of its listing, up to the rounding of their times."""
     return all(_is_there(entry, file, KEPT_WITHIN_NS) for file in files)
 
 
 def _is_there(folder: Path, file: RemoteFile, within_ns: int = 0) -> bool:
-    """Whether a folder, of another listing it may be, has the file as its listing says."""
+    """True when a folder, even one of another listing, has the file as its listing says."""
     try:
         seen = (folder / file.path).stat()
     except OSError:
@@ -284,32 +286,32 @@ def _is_there(folder: Path, file: RemoteFile, within_ns: int = 0) -> bool:
 
 
 class Background:
-    """A fetch in a thread, for whoever must not be silent while it lasts."""
+    """A fetch in a thread, for a caller that must report while it lasts."""
 
     def __init__(self, action: Callable[[Tell], object]) -> None:
-        """Start it: ``action`` is called with what it is to tell how far it is."""
-        self._told: SimpleQueue[str | BaseException | None] = SimpleQueue()
+        """Start ``action`` in a thread, with a callback for its progress."""
+        self._events: SimpleQueue[str | BaseException | None] = SimpleQueue()
         self._heard: str | BaseException | None = ""  # None: it is done
         self._thread = threading.Thread(target=self._run, args=(action,), daemon=True)
         self._thread.start()
 
     def event(self, every_s: float) -> str:
-        """How far it is, once that has changed, and not before ``every_s``; empty: it is done.
+        """The progress, once it has changed and not before ``every_s``; empty: it is done.
 
-        A fetch that comes no further is not told of: whoever waits for news sees it hang. Raises
+        A fetch that comes no further brings no event: whoever waits for one sees it hang. Raises
         what ``action`` raised.
         """
         self._thread.join(every_s)  # most are found in the cache, in less
         before = self._heard
-        while not self._told.empty() or (self._heard == before and isinstance(before, str)):
-            self._heard = self._told.get()
+        while not self._events.empty() or (self._heard == before and isinstance(before, str)):
+            self._heard = self._events.get()
         if isinstance(self._heard, BaseException):
             raise self._heard
         return self._heard or ""
 
     def _run(self, action: Callable[[Tell], object]) -> None:
         try:
-            action(self._told.put)
-            self._told.put(None)
+            action(self._events.put)
+            self._events.put(None)
         except BaseException as error:
-            self._told.put(error)
+            self._events.put(error)

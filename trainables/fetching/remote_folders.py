@@ -27,7 +27,7 @@ LASTING = (  # what trying again does not mend, in the words of clients
 
 
 def is_address(place: str | None) -> bool:
-    """Whether a place is in object storage, and no folder or name.
+    """True for a place in object storage, False for a folder or name.
 
     >>> is_address("s3://lab/data"), is_address("/data"), is_address("file:///data")
     (True, False, False)
@@ -36,7 +36,7 @@ def is_address(place: str | None) -> bool:
 
 
 def without_scheme(folder: str) -> str:
-    """A folder that may be given as file:///folder.
+    """The folder without the scheme that file:///folder has.
 
     >>> without_scheme("file:///data"), without_scheme("~/data")
     ('/data', '~/data')
@@ -45,7 +45,7 @@ def without_scheme(folder: str) -> str:
 
 
 class Replaced(BadData):
-    """A file is no longer what its listing said."""
+    """Raised when a file is no longer what its listing said."""
 
 
 @dataclass(frozen=True)
@@ -58,10 +58,10 @@ class RemoteFile:
 
 
 class RemoteFolder:
-    """What lies below one address."""
+    """The files below one address."""
 
     def __init__(self, address: str) -> None:
-        """Name it; BadData where it is no address that can be one.
+        """Resolve an address; BadData where there can be none like it.
 
         Args:
             address: in object storage, with options of pyarrow's after a "?" that say how its store
@@ -84,7 +84,7 @@ class RemoteFolder:
         return tuple(sorted(shown, key=lambda file: file.path))
 
     def beside(self) -> list[str]:
-        """The names directly below what it lies in, sorted; none of a bucket."""
+        """The names in the folder above it, sorted; none for a bucket."""
         above = self._prefix.rpartition("/")[0]
         if not above:
             return []
@@ -100,8 +100,8 @@ class RemoteFolder:
         Args:
             file: as the listing has it.
             to: the file to write.
-            passed: told how many more bytes are there; negative where it is begun again. What it
-                raises ends the copy.
+            passed: gets the number of bytes that came; negative where a copy is begun again. What
+                it raises ends the copy.
 
         Raises:
             Replaced: it is gone, or has another size than the listing says.
@@ -133,7 +133,7 @@ class RemoteFolder:
         self._try(f"copy {file.path} from", copied)
 
     def _try(self, what: str, action: Callable[[], T]) -> T:
-        """Everything that touches the address goes through here, and is tried again."""
+        """Run an action on the address, again after each of DATA_WAITS_S while it fails."""
         for wait_s in (*DATA_WAITS_S, None):
             try:
                 return action()

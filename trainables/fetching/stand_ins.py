@@ -15,7 +15,7 @@ _PAGES = (b"<!doctype html", b"<html", b"<?xml")
 
 
 def stand_in(path: Path) -> str | None:
-    """What lies there in place of the content, and what to do; None where nothing says so."""
+    """Text on what a file holds in place of its content, with advice; None if it seems whole."""
     try:
         with open(path, "rb") as file:
             start = file.read(_LOOKED_AT)
@@ -23,12 +23,12 @@ def stand_in(path: Path) -> str | None:
         return None  # whoever reads it says why it cannot be
     if start and not start.strip(b"\0"):
         return "begins with zeros alone: its copy was never finished. Copy it again."
-    said = pointer_or_page(start)
-    return None if said is None else f"is {said}"
+    text = pointer_or_page(start)
+    return None if text is None else f"is {text}"
 
 
 def pointer_or_page(start: bytes) -> str | None:
-    """What content that starts so is in place of a file, and what to do; None where it may be it.
+    """Text on the pointer or page that a file starts like, with advice; None if it is neither.
 
     >>> pointer_or_page(b"/annex/objects/MD5-s1--0.jpg")
     'a git-annex pointer, not the file itself. Run `git annex get .` in the clone.'
@@ -49,14 +49,14 @@ def pointer_or_page(start: bytes) -> str | None:
 
 
 def first_stand_in(files: Iterable[tuple[Path, int]]) -> tuple[Path, str] | None:
-    """The first file, of these and their bytes, that is a stand-in, and what is to be said of it.
+    """The first stand-in among files given with their sizes in bytes, and the text on it.
 
-    Opened are the first one and those that are no longer than a pointer: where large files stand
-    in a clone as pointers, all do, and to open every frame of a data set would take minutes.
+    Only the first one and those no longer than a pointer are opened: where large files stand in a
+    clone as pointers, all do, and to open every frame of a data set would take minutes.
     """
     for number, (path, size) in enumerate(files):
         if number == 0 or 0 < size <= LONGEST_POINTER:
-            said = stand_in(path)
-            if said is not None:
-                return path, said
+            text = stand_in(path)
+            if text is not None:
+                return path, text
     return None

@@ -20,33 +20,33 @@ V2, V1 = "cpu.max", ("cpu.cfs_quota_us", "cpu.cfs_period_us")
 
 
 class Cores(NamedTuple):
-    """How many, and what keeps them to so few."""
+    """A number of cores, and the reason why there are no more."""
 
     number: int
     why: str  # empty: the machine, or the affinity
 
 
 def usable_cores() -> int:
-    """How many cores this process may use, at least 1."""
+    """The number of cores that this process may use, at least 1."""
     return counted().number
 
 
 def counted(environment: Mapping[str, str] | None = None, proc: Path = Path("/proc/self")) -> Cores:
-    """The smallest of what binds this process, and its name.
+    """The lowest limit on this process's cores, and its name.
 
     Args:
         environment: the batch system's variables; default: this process's.
         proc: of the process, with its control groups and what is mounted.
     """
-    found = [Cores(_by_affinity(), "")]
+    limits = [Cores(_by_affinity(), "")]
     if (quota := _quota(proc)) is not None:
-        found.append(Cores(max(1, math.ceil(quota)), f"a container's quota of {quota:g}"))
+        limits.append(Cores(max(1, math.ceil(quota)), f"a container's quota of {quota:g}"))
     given = os.environ if environment is None else environment
     shares = ((name, given.get(name, "")) for name in SHARES)
-    said = next(((n, text) for n, text in shares if text.isdecimal() and int(text) > 0), None)
-    if said is not None:
-        found.append(Cores(int(said[1]), f"{said[0]} is {said[1]}"))
-    return min(found, key=lambda cores: cores.number)
+    job = next(((n, text) for n, text in shares if text.isdecimal() and int(text) > 0), None)
+    if job is not None:
+        limits.append(Cores(int(job[1]), f"{job[0]} is {job[1]}"))
+    return min(limits, key=lambda cores: cores.number)
 
 
 def _by_affinity() -> int:

@@ -34,7 +34,7 @@ class NoLocks(OSError):
 
 
 def lock(file: IO[str] | int, *, shared: bool = False, wait: bool = False) -> None:
-    """Take a lock, which goes with the file.
+    """Take a lock, which is dropped when the file is closed.
 
     Raises:
         BlockingIOError: another process has it, and this one does not wait.
@@ -71,7 +71,7 @@ def wait_for_lock(
 
 
 def open_lock(path: Path) -> IO[str]:
-    """The file of a lock, made where it is missing, for those who may write its folder alone.
+    """Open or create the file of a lock, for those alone who may write its folder.
 
     Whoever may open a file, to read it even, may hold its lock for as long as they like.
     """
@@ -97,14 +97,15 @@ def held(path: Path, wait_s: float = 0.0) -> Iterator[None]:
             file = stack.enter_context(open_lock(path))
             with contextlib.suppress(NoLocks):
                 wait_for_lock(file, give_up - time.monotonic())
-            if _is_at(path, file):
+            # Else the last holder removed the file while this one waited: a lock on nothing.
+            if _has_name(path, file):
                 stack.callback(path.unlink, missing_ok=True)  # before it is let go
                 yield
                 return
 
 
-def _is_at(path: Path, file: IO[str]) -> bool:
-    """Whether the file has its name still: who had it before may have removed it since."""
+def _has_name(path: Path, file: IO[str]) -> bool:
+    """True when the file has its name still: its last holder may have removed it."""
     try:
         return os.path.samestat(path.stat(), os.fstat(file.fileno()))
     except FileNotFoundError:
@@ -112,7 +113,7 @@ def _is_at(path: Path, file: IO[str]) -> bool:
 
 
 def has_locks(folder: Path) -> bool:
-    """Whether the folder's file system has locks; it is held for an instant."""
+    """True when the folder's file system has locks; one is held for an instant."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         lock(descriptor, shared=True)
@@ -126,7 +127,7 @@ def has_locks(folder: Path) -> bool:
 
 
 def binds_here_alone(folder: Path, mounts: Path = Path("/proc/self/mounts")) -> bool:
-    """Whether a lock below the folder says nothing to other machines that see it."""
+    """True when a lock below the folder binds no other machine that sees it."""
     kind, options = _mounted(folder, mounts)
     return bool(HERE_ALONE.get(kind, set()) & options)
 
@@ -141,10 +142,10 @@ def _mounted(folder: Path, mounts: Path) -> tuple[str, set[str]]:
         lines = mounts.read_text(errors="replace").splitlines()
     except OSError:  # of Linux alone
         return "", set()
-    found: tuple[int, str, set[str]] = (-1, "", set())
+    deepest: tuple[int, str, set[str]] = (-1, "", set())
     for words in (line.split() for line in lines):
         if len(words) > 3:
             place = words[1].replace("\\040", " ")
-            if folder.is_relative_to(place) and len(place) >= found[0]:
-                found = (len(place), words[2], set(words[3].split(",")))
-    return found[1:]
+            if folder.is_relative_to(place) and len(place) >= deepest[0]:
+                deepest = (len(place), words[2], set(words[3].split(",")))
+    return deepest[1:]

@@ -15,6 +15,6 @@ def end_with_parent(parent: int) -> None:
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(LOOK_EVERY_S)
-        os._exit(1)
+        os._exit(1)  # sys.exit would end this thread alone
 
     threading.Thread(target=watch, daemon=True).start()

@@ -73,8 +73,8 @@ def _own_file(path: Path) -> Iterator[int]:
         raise PermissionError(f"{path.parent} is another user's")
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        found = os.fstat(descriptor)
-        if found.st_uid != os.getuid() or not stat.S_ISREG(found.st_mode):
+        status = os.fstat(descriptor)
+        if status.st_uid != os.getuid() or not stat.S_ISREG(status.st_mode):
             raise PermissionError(f"{path} is no file of this user")
         yield descriptor
     finally:

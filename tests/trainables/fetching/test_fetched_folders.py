@@ -32,7 +32,7 @@ pytestmark = pytest.mark.usefixtures("own_cache")
 @pytest.fixture(autouse=True)
 def own_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """A test that fails leaves its folder, which this process would find again."""
-    monkeypatch.setattr(fetched_folders, "_there", {})
+    monkeypatch.setattr(fetched_folders, "_folders", {})
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +49,7 @@ def upload(cloud: Cloud, files: dict[str, bytes], below: str = "data") -> None:
 
 def forget(cloud: Cloud) -> None:
     """What a new process does not know."""
-    fetched_folders._there.clear()
+    fetched_folders._folders.clear()
     cloud.requests.clear()
 
 
