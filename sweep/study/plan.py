@@ -120,7 +120,7 @@ class Plan:
         first = min(waiting, key=itemgetter(0), default=None)
         arm = None if first is None else first[2]
         if arm is not None:
-            self._out.add(arm.signature)
+            self._out.add(arm.signature)  # its heap entry stays: ``_skip_settled`` drops it
             return arm
         ask = next(self._asks_ahead(fits), None)
         if ask is not None:

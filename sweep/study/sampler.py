@@ -207,6 +207,7 @@ def _sampler(
 
 
 def _seed(space: SearchSpace, setting: str, number: int) -> int:
+    # Not hash(): that of a text differs from process to process.
     digest = hashlib.sha256(f"{space.sampler_seed}/{setting}/{number}".encode()).digest()
     return int.from_bytes(digest[:4], "big")
 
