@@ -76,7 +76,7 @@ def test_a_file_system_without_locks_is_told_from_a_lock_that_is_held(
     assert not has_locks(tmp_path)
     from sweep.doctor.machine import storage_check
 
-    assert "without locks: drivers know each other by a sign" in storage_check(str(tmp_path)).found
+    assert "drivers know each other by a heartbeat" in storage_check(str(tmp_path)).found
     os.close(held)
     os.close(other)
 
