@@ -121,7 +121,7 @@ def send(
     if answer is None:
         note(f"the head is still preparing {sent.name}, for example its data.")
     else:
-        driver = ask.said(answer) or driver
+        driver = ask.output_of(answer) or driver
     look, follow = (
         advice.command(*words, storage=sent.storage, address=address)
         for words in (("status", sent.name), ("logs", sent.name, "-f"))

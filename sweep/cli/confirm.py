@@ -406,7 +406,7 @@ def _there(
 ) -> None:
     """The same on a cluster: planned by its head, then driven there as any sweep."""
     words = ["confirm", search, *_given_words(), *how_far]
-    said = ask.said(ask.asked(address, given_storage(), *words))
+    said = ask.output_of(ask.request_answer(address, given_storage(), *words))
     if "--dry-run" in how_far:
         click.echo(said, nl=False)
         return

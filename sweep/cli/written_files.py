@@ -88,8 +88,8 @@ def export_(
     folder_out = Path(out).expanduser().resolve()
     if at.address is not None:
         words = ["--all"] * everything + ["--published"] * beside_paper
-        there = ask.asked(at.address, given_storage(), "export", name, *words)
-        ask.said(there)
+        there = ask.request_answer(at.address, given_storage(), "export", name, *words)
+        ask.output_of(there)
         texts = {file: content.decode() for file, content in there.contents().items()}
         for file in write_files(folder_out, name, texts, replace=replace):
             click.echo(str(folder_out / file))
@@ -164,8 +164,8 @@ def report_(
         words = [word for pattern in patterns for word in ("--only", pattern)]
         words += [word for key in figures for word in ("--figure", key)]
         words += ["--page"] * page_alone
-        there = ask.asked(at.address, given_storage(), "report", name, *words)
-        ask.said(there)
+        there = ask.request_answer(at.address, given_storage(), "report", name, *words)
+        ask.output_of(there)
         files = write_files(folder, name, there.contents(), replace=replace)
     else:
         objects, view = open_sweep(at.storage, name)

@@ -53,7 +53,7 @@ def ask(
     words: Sequence[str],
     storage: str | None,
     wait_s: float = ANSWER_S,
-    asked_from: str = "",
+    options: str = "",
 ) -> Answer:
     """Run ``sweep WORDS`` on the head.
 
@@ -62,12 +62,12 @@ def ask(
         words: the verb and what follows it, but for --storage.
         storage: the root on the cluster; None: its own.
         wait_s: for the answer.
-        asked_from: as in ``sweep/study/advice.py``.
+        options: those that name the cluster in commands that the head advises.
 
     Raises:
         Failure: it could not be run. That a verb fails or refuses is an answer.
     """
-    question = _question(words, storage, jobs.every(), asked_from)
+    question = _question(words, storage, jobs.every(), options)
     job = f"ask-{uuid.uuid4().hex[:12]}"
     jobs.start(job, f"{PYTHON} sweep.cli.answer {question.text()}")
     jobs.clean()  # while it begins
@@ -78,11 +78,11 @@ def ask(
 
 
 def _question(
-    words: Sequence[str], storage: str | None, every: Iterable[Job], asked_from: str
+    words: Sequence[str], storage: str | None, every: Iterable[Job], options: str
 ) -> Question:
     driving = (job for job in every if job.sweep and not job.is_over)
     drivers = tuple((job.sweep, job.id, job.storage) for job in driving)
-    return Question(tuple(words), storage, drivers, asked_from)
+    return Question(tuple(words), storage, drivers, options)
 
 
 def _late(where: str, wait_s: float) -> Failure:
@@ -92,51 +92,51 @@ def _late(where: str, wait_s: float) -> Failure:
     )
 
 
-def said(answer: Answer) -> str:
-    """The answer's standard output; its notes are printed, and a verb that failed ends this one."""
+def output_of(answer: Answer) -> str:
+    """The standard output of an answer; prints its notes, and exits where the verb failed."""
     click.echo(answer.err, err=True, nl=False)
     if answer.code:
         raise SystemExit(answer.code)
     return answer.out
 
 
-def asked(address: str, storage: str | None, *words: str) -> Answer:
-    """What the head says to a verb, at a root on the cluster; None: its own.
+def request_answer(address: str, storage: str | None, *words: str) -> Answer:
+    """The head's answer to a verb, at a root on the cluster; None: its own.
 
     Through a tunnel its reader is asked, at once; where there is none a job answers, and then one
     is started for the next verb.
     """
     from sweep.cluster import tunnel
 
-    asked_from = place(address, storage)
+    options = place(address, storage)
     if tunnel.is_url(address):
         with cluster(address) as jobs:
-            return ask(jobs, words, storage, asked_from=asked_from)
+            return ask(jobs, words, storage, options=options)
     secret = tunnel.token(address)
     to = tunnel.route(Path(address))
     with tunnel.tunnel(to, with_reader=True) as way:
         every = listed(way.port, secret)
-        question = _question(words, storage, every, asked_from)
+        question = _question(words, storage, every, options)
         for job in every:
             if job.is_reader and job.state == "RUNNING":
                 key = questions.key_of(secret, job.id)
                 try:
-                    found = questions.ask(way.reader_port, key, question, ANSWER_S, to.reader_port)
+                    reply = questions.ask(way.reader_port, key, question, ANSWER_S, to.reader_port)
                 except TimeoutError as error:
                     raise _late(address, ANSWER_S) from error
-                if found is not None:
-                    return found
+                if reply is not None:
+                    return reply
         from sweep.cluster.jobs import Jobs  # Ray: a second that the reader saves
 
         jobs = Jobs(f"http://127.0.0.1:{way.port}", secret)
-        answer = ask(jobs, words, storage, asked_from=asked_from)
+        answer = ask(jobs, words, storage, options=options)
         if answer.version == code_version():
             _start_reader(jobs)
         return answer
 
 
 def _start_reader(jobs: Jobs) -> None:
-    """Have a reader for the next verb, unless one is there, or has just failed to be."""
+    """Start a reader for the next verb, unless one runs or has just failed."""
     job = f"{READER}{uuid.uuid4().hex[:12]}"
     with suppress(Failure):  # the answer counts
         readers = [one for one in jobs.every() if one.is_reader]
@@ -145,15 +145,15 @@ def _start_reader(jobs: Jobs) -> None:
 
 
 def json_of(address: str, storage: str | None, *words: str) -> Json:
-    """What a reading verb on the head prints as JSON."""
-    return json.loads(said(asked(address, storage, *words, "--json")))
+    """The JSON that a reading verb prints on the head."""
+    return json.loads(output_of(request_answer(address, storage, *words, "--json")))
 
 
 def stop(address: str, storage: str | None, name: str) -> str:
-    """`sweep stop` on the head; a job that still prepares its sweep is ended, and that is said."""
-    answer = asked(address, storage, "stop", name)
+    """Run `sweep stop` on the head; a job that still prepares its sweep is ended instead."""
+    answer = request_answer(address, storage, "stop", name)
     if answer.code != NOT_YET:
-        return said(answer)
+        return output_of(answer)
     job = answer.out.strip()
     with cluster(address) as jobs:
         jobs.stop(job)
@@ -170,7 +170,7 @@ def show_page(address: str, storage: str | None, words: Sequence[str], port: int
     """
     from sweep.cluster import tunnel
 
-    page = said(asked(address, storage, *words)).strip()
+    page = output_of(request_answer(address, storage, *words)).strip()
     parts = urlsplit(page)
     if tunnel.is_url(address) or parts.hostname not in tunnel.LOOPBACK:
         click.echo(page)
@@ -186,7 +186,7 @@ def show_page(address: str, storage: str | None, words: Sequence[str], port: int
 
 @contextmanager
 def readable(answer_of: str, *, is_remote: bool = True) -> Iterator[None]:
-    """Say so where an answer lacks what this version prints: another one runs on the cluster."""
+    """Raise Failure where an answer lacks what this version prints: the cluster has another."""
     try:
         yield
     except (KeyError, TypeError, IndexError) as error:

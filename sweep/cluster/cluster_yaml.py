@@ -16,7 +16,7 @@ from trainables.plain import Json
 
 
 class _OnceEach(yaml.SafeLoader):
-    """YAML keeps the last of two equal keys without a word: here they are refused."""
+    """Loader that refuses a key given twice, of which YAML keeps the last without a word."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Json]:
         seen = set()
@@ -71,7 +71,7 @@ def _refuse_kubernetes(path: str | os.PathLike[str], text: str) -> None:
 
 
 def _problem(error: yaml.MarkedYAMLError) -> str:
-    """What is wrong, without words of the file: the name of an alias or tag may be a secret."""
+    """The problem without words of the file: the name of an alias or tag may be a secret."""
     problem = str(error.problem)
     if "single document" in str(error.context):
         return "a second document begins there (---), and a cluster.yaml is one"

@@ -32,16 +32,16 @@ class Job:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended."""
+        """True when it has ended."""
         return self.state in OVER
 
     @property
     def is_reader(self) -> bool:
-        """Whether it answers laptops, or did."""
+        """True for a job that answers laptops, or did."""
         return self.id.startswith(READER) and not self.sweep  # which may be called so
 
     @classmethod
-    def of(cls, details: Mapping[str, Json]) -> Job:
+    def from_details(cls, details: Mapping[str, Json]) -> Job:
         """A job that a client submitted, from the fields of Ray's JobDetails."""
         metadata = details.get("metadata") or {}
         return cls(
@@ -65,7 +65,7 @@ def listed(port: int, token: str | None) -> list[Job]:
     try:
         server.request("GET", "/api/jobs/", headers=headers)
         every = json.loads(server.getresponse().read())
-        return [Job.of(details) for details in every if details["type"] == "SUBMISSION"]
+        return [Job.from_details(details) for details in every if details["type"] == "SUBMISSION"]
     except (OSError, HTTPException, ValueError, LookupError, TypeError, AttributeError):
         return []
     finally:

@@ -45,7 +45,7 @@ class Jobs:
     """The job server at one address."""
 
     def __init__(self, url: str, token: str | None) -> None:
-        """Connect.
+        """Connect to the job server.
 
         Args:
             url: of the job server: http://host:port.
@@ -99,8 +99,8 @@ class Jobs:
 
     def of_sweep(self, name: str) -> list[Job]:
         """The jobs that drive, or drove, sweeps of this name; the newest first."""
-        found = [job for job in self.drivers() if job.sweep == name]
-        return sorted(found, key=lambda job: job.started_ms, reverse=True)
+        jobs = [job for job in self.drivers() if job.sweep == name]
+        return sorted(jobs, key=lambda job: job.started_ms, reverse=True)
 
     def drivers(self) -> list[Job]:
         """The jobs that drive, or drove, a sweep."""
@@ -110,7 +110,7 @@ class Jobs:
         """The jobs that clients submitted."""
         with self._errors():
             every = self._client.list_jobs()
-        return [Job.of(vars(details)) for details in every if details.type == JobType.SUBMISSION]
+        return [Job.from_details(vars(d)) for d in every if d.type == JobType.SUBMISSION]
 
     def answer(self, job: str, wait_s: float) -> Answer | None:
         """The answer that a job prints; None while there is none after ``wait_s``.
@@ -122,9 +122,9 @@ class Jobs:
         while True:
             seen = self.look(job)  # before the log: what ends now has written all of it
             log = self.log(job)
-            found = Answer.found_in(log)
-            if found is not None:
-                return found
+            answer = Answer.from_log(log)
+            if answer is not None:
+                return answer
             if seen.is_over:
                 last = "\n".join(log.splitlines()[-LAST_LINES:])
                 raise Failure(
@@ -139,7 +139,7 @@ class Jobs:
     def look(self, job: str) -> Job:
         """A job as it is now."""
         with self._errors():
-            return Job.of(vars(self._client.get_job_info(job)))
+            return Job.from_details(vars(self._client.get_job_info(job)))
 
     def log(self, job: str) -> str:
         """Everything that a job printed so far."""
@@ -190,12 +190,12 @@ class Jobs:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Ray's errors, and those of the libraries below it, as ours."""
+        """Turn errors of Ray, and of the libraries below it, into ours."""
         try:
             yield
         except AuthenticationError as error:
             raise Misuse(
-                f"the cluster at {self.url} did not accept the token ({_told(error)}). "
+                f"the cluster at {self.url} did not accept the token ({_one_line(error)}). "
                 "It is looked for in RAY_AUTH_TOKEN, in the file that RAY_AUTH_TOKEN_PATH names, "
                 "in the file that cluster.yaml mounts as ~/.ray/auth_token, and there."
             ) from error
@@ -216,7 +216,7 @@ class Jobs:
                     "`ray start` on the head. Just after a start, wait a minute instead."
                 ) from error
             raise Failure(
-                f"the job server at {self.url} could not be asked: {_told(error)}. Is the "
+                f"the job server at {self.url} could not be asked: {_one_line(error)}. Is the "
                 "cluster up, and is this the address of its dashboard?"
             ) from error
 
@@ -243,7 +243,7 @@ class _Client(JobSubmissionClient):
         return super()._do_request(method, endpoint, data=data, json_data=json_data, **more)
 
 
-def _told(error: Exception) -> str:
+def _one_line(error: Exception) -> str:
     """An error in one line: its first, but of a traceback from the head what it ends with."""
     lines = [line for line in str(error).splitlines() if line.strip(". ")]
     first = lines[0] if lines else type(error).__name__
@@ -261,7 +261,7 @@ def _own_address() -> Iterator[None]:
 
 
 def is_private(url: str) -> bool:
-    """Whether what is sent there cannot be read on the way: TLS, or this machine.
+    """True when nothing sent there can be read on the way: TLS, or this machine.
 
     >>> is_private("http://127.0.0.1:8265"), is_private("http://head:8265")
     (True, False)
@@ -270,5 +270,5 @@ def is_private(url: str) -> bool:
 
 
 def is_here(url: str) -> bool:
-    """Whether this machine serves it, to itself."""
+    """True when this machine serves it, to itself."""
     return urlsplit(url).hostname in LOOPBACK

@@ -22,12 +22,13 @@ SIGNATURE = "Sweep-Signature"
 
 
 def key_of(token: str | None, job: str) -> bytes:
-    """What questions to the reader of this job are signed with; another one's key is another."""
+    """The key that signs questions to the reader of this job; each reader has its own."""
     return hmac.digest((token or "").encode(), f"sweep.cli.reader {job}".encode(), "sha256")
 
 
 def signature(key: bytes, *parts: bytes) -> str:
-    """Of a question: its body; of an answer: the question's signature, and the body."""
+    """The signature of a question's body, or of an answer: question's signature and body."""
+    # With the number of parts in it, no question can be taken for an answer.
     return hmac.new(key, b"\n".join((b"%d" % len(parts), *parts)), "sha256").hexdigest()
 
 
@@ -65,8 +66,9 @@ def ask(
             content = reply.read()
         finally:
             late.cancel()
-        theirs = reply.headers.get(SIGNATURE, "").encode()
-        if hmac.compare_digest(theirs, signature(key, signed.encode(), content).encode()):
+        received = reply.headers.get(SIGNATURE, "").encode()
+        # Before it is parsed: another program may listen at this port.
+        if hmac.compare_digest(received, signature(key, signed.encode(), content).encode()):
             return Answer(**json.loads(content))
     except (OSError, HTTPException):
         pass

@@ -51,7 +51,7 @@ class Submission:
     def write(self, folder: Path) -> None:
         """Put it where ``read`` looks; for nobody else to read, since a webhook is a secret."""
         path = folder / FILE
-        path.touch(mode=0o600)
+        path.touch(mode=0o600)  # before the secret is in it
         plain = asdict(self)
         if not self.accept_code:  # a head of before it reads on, unless it is asked for
             del plain["accept_code"]
@@ -59,7 +59,7 @@ class Submission:
 
     @classmethod
     def read(cls, folder: Path) -> Submission:
-        """What ``write`` put there. Misuse when another version wrote it.
+        """The submission that ``write`` put there. Misuse when another version wrote it.
 
         Ray unpacks what it was sent for all to read: that ends here.
         """
@@ -88,18 +88,18 @@ class Question(Section):
     asked_from: str = ""  # as in sweep/study/advice.py
 
     def text(self) -> str:
-        """One word of a shell command that ``parse`` turns back."""
+        """The question as one word of a shell command, which ``parse`` turns back."""
         return shlex.quote(json.dumps(self.to_json()))
 
     @classmethod
     def parse(cls, word: str) -> Question:
-        """What ``text`` said, after the shell."""
+        """The question of a ``text`` that the shell has read."""
         return cls.from_json(json.loads(word))
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the head said: standard output, standard error and exit code of what it was asked."""
+    """The head's answer: standard output, standard error and exit code of a verb."""
 
     code: int
     out: str = ""
@@ -116,7 +116,7 @@ class Answer:
         return {n: zlib.decompress(base64.b64decode(text)) for n, text in self.files.items()}
 
     @classmethod
-    def found_in(cls, log: str) -> Answer | None:
+    def from_log(cls, log: str) -> Answer | None:
         """The first whole answer in a job's log, or None."""
         for line in log.splitlines(keepends=True):
             if line.startswith(ANSWER) and line.endswith("\n"):
@@ -129,11 +129,11 @@ def packed(content: bytes) -> str:
     return base64.b64encode(zlib.compress(content)).decode()
 
 
-def check_version(theirs: str, *, any_version: bool) -> None:
+def check_version(laptop: str, *, any_version: bool) -> None:
     """Raise Failure unless this code is the laptop's: it would train to what nobody looked at."""
-    if theirs != code_version() and not any_version:
+    if laptop != code_version() and not any_version:
         raise Failure(
-            f"the cluster has {DISTRIBUTION} {code_version()}, and this laptop {theirs}. Install "
+            f"the cluster has {DISTRIBUTION} {code_version()}, and this laptop {laptop}. Install "
             "the same on both (`ray up cluster.yaml` installs the laptop's checkout), or go on "
             "nevertheless with --any-version."
         )
@@ -157,7 +157,7 @@ def root_on_cluster(given: str | None) -> str:
 
 
 def is_same_root(one: str | None, other: str | None) -> bool:
-    """Whether two roots are one place, as the head sees them; None or empty: its own."""
+    """True when two roots are one place, as the head sees them; None or empty: its own."""
     try:
         return len({root_on_cluster(root).rstrip("/") for root in (one, other)}) == 1
     except Misuse:

@@ -136,27 +136,27 @@ def accept(objects: ObjectStore, sent: Submission, say: Callable[[str], None]) -
             remember_place(objects, sent.name, uri)
             tell_unused_gpus(objects, load_definition(objects, sent.name), say)
         return
-    there = find_sweep(objects, sent.name)
+    stored = find_sweep(objects, sent.name)
     if sent.retry_failed or sent.seeds is not None or sent.n_proposals is not None:
-        refuse_growing_plan(there)
+        refuse_growing_plan(stored)
     refuse_second_driver(objects, sent.name)
-    seeds = None if sent.seeds is None else parse_seeds(sent.seeds, there.space.search_seeds)
-    grown = there.extended(n_proposals=sent.n_proposals, search_seeds=seeds)
+    seeds = None if sent.seeds is None else parse_seeds(sent.seeds, stored.space.search_seeds)
+    grown = stored.extended(n_proposals=sent.n_proposals, search_seeds=seeds)
     refuse_other_code(objects, grown, accept_code=sent.accept_code)
-    there = extended(objects, there, n_proposals=sent.n_proposals, search_seeds=seeds, say=say)
+    stored = extended(objects, stored, n_proposals=sent.n_proposals, search_seeds=seeds, say=say)
     if sent.retry_failed:  # once: a driver that starts again must not train them for ever
         with driver_lock(objects, sent.name):
-            forget_failed(objects, there)
+            forget_failed(objects, stored)
 
 
 def tell_unused_gpus(
     objects: ObjectStore, definition: Definition, say: Callable[[str], None]
 ) -> None:
-    """Say so before a sweep of CPU arms makes a cluster of GPU machines grow."""
+    """Warn before a sweep of CPU arms makes a cluster of GPU machines grow."""
     arm = ResourceClasses(definition, lambda signature: None).standard
     stop = advice.command("stop", definition.name, storage=objects.root)
-    if told := unused_gpus(arm, largest(arm) or (), definition.name, stop=stop):
-        say(told)
+    if warning := unused_gpus(arm, largest(arm) or (), definition.name, stop=stop):
+        say(warning)
 
 
 def drive(objects: ObjectStore, sent: Submission, known: str, *, begun_s: float) -> int:
@@ -196,13 +196,13 @@ def supervise(
     Args:
         objects: the storage root.
         name: a stored sweep.
-        run_driver: runs a driver to its end; told which request to stop is of before, and returns
-            its exit code.
+        run_driver: runs a driver to its end, given the request to stop that is of before, and
+            returns its exit code.
         known: that request; None: the one that is there now.
         waits_s: pauses before the starts that follow a driver's first, second, ... death.
         look_s: between two looks at a storage that is full or away.
-        on_event: told when the sweep waits for its storage, and when it is left to a person; what
-            else happens, drivers tell.
+        on_event: called when the sweep waits for its storage, and when it is left to a person;
+            drivers report all else.
     """
     known = stop_request(objects, name) if known is None else known
     began_s = time.time()
@@ -218,7 +218,7 @@ def supervise(
                 what = "was refused: its job's log says why"
                 on_event(of_driver(name, what, objects.root))
                 return code
-            if terminated or _asked_to_stop(objects, name, known):
+            if terminated or _is_stop_requested(objects, name, known):
                 return code
             if code == 1 and (seen.is_over() or _gave_up(objects, name, began_s)):
                 return code  # not all went well: its own last lines say what
@@ -249,7 +249,7 @@ def _await_storage(
     A driver that is started before would only die of it, and three of them do in two minutes.
     """
     give_up = time.monotonic() + STORAGE_WAIT_S
-    told = False
+    is_reported = False
     while not terminated:
         try:
             objects.check_writable()
@@ -257,15 +257,15 @@ def _await_storage(
         except SweepError as error:
             if time.monotonic() > give_up:
                 return
-            if not told:
+            if not is_reported:
                 _say(f"{error} The driver is started when it can be written again.")
                 tell(error)
-                told = True
+                is_reported = True
         time.sleep(look_s)
 
 
 def _is_driven(objects: ObjectStore, name: str) -> bool:
-    """Whether another driver has taken the sweep over: this job's has ended."""
+    """True when another driver has taken the sweep over: this job's has ended."""
     other = None
     with suppress(StoreError):
         other = driver_of(objects, name)
@@ -275,7 +275,7 @@ def _is_driven(objects: ObjectStore, name: str) -> bool:
 
 
 def _gave_up(objects: ObjectStore, name: str, since_s: float) -> bool:
-    """Whether a driver ended since then at its budget, or as its first arms failed alike."""
+    """True when a driver ended since then at its budget, or as its first arms failed alike."""
     try:
         reached = stored_budget(objects, name, since_s=since_s)[1]
         return bool(reached or failed_alike(objects, name, since_s=since_s))
@@ -283,19 +283,19 @@ def _gave_up(objects: ObjectStore, name: str, since_s: float) -> bool:
         return False
 
 
-def _asked_to_stop(objects: ObjectStore, name: str, known: str) -> bool:
-    """Whether `sweep stop` was given after ``known``; the driver may not have seen it."""
+def _is_stop_requested(objects: ObjectStore, name: str, known: str) -> bool:
+    """True when `sweep stop` was given after ``known``; the driver may not have seen it."""
     try:
-        asked = stop_request(objects, name) not in ("", known)
+        is_requested = stop_request(objects, name) not in ("", known)
     except StoreError:
         return False
-    if asked:
+    if is_requested:
         _say(f"{name} was asked to stop. `{advice.resume(name, objects.root)}` continues it.")
-    return asked
+    return is_requested
 
 
 class Progress:
-    """How far a sweep is, by what the store holds; a store that is away shows no progress."""
+    """Progress of a sweep, by what the store holds; a store that is away shows none."""
 
     def __init__(self, objects: ObjectStore, name: str) -> None:
         """Remember where it stands now."""
@@ -305,7 +305,7 @@ class Progress:
         self.is_new()
 
     def is_new(self) -> bool:
-        """Whether anything has come about since the last look.
+        """True when anything has come about since the last look.
 
         An arm that was killed goes on from its last checkpoint: only what it had not reached
         before counts.
@@ -318,7 +318,7 @@ class Progress:
         return bool(new)
 
     def is_over(self) -> bool:
-        """Whether nothing is left to train: every setting is finished, or its search broke."""
+        """True when nothing is left to train: every setting is finished, or its search broke."""
         try:
             definition = load_definition(self._objects, self._name)
             retired = retired_settings(self._objects, self._name)
@@ -357,9 +357,9 @@ def _for_driver(here: Mapping[str, str]) -> dict[str, str]:
 
 @contextmanager
 def _stop_on_sigterm(objects: ObjectStore, name: str) -> Iterator[list[int]]:
-    """SIGTERM, from `ray job stop` say, is `sweep stop`: drivers may get it, too, or not.
+    """Take SIGTERM, as of `ray job stop`, for `sweep stop`: drivers may get it, too, or not.
 
-    Yields the list of those that came: the store, where drivers look, may be away.
+    Yields the list of signals that came: the store, where drivers look, may be away.
     """
     terminated: list[int] = []
 

@@ -47,7 +47,7 @@ KNOWN_HOSTS = "~/.ssh/descent-sweep.known_hosts"  # heads with fixed addresses, 
 
 @dataclass(frozen=True)
 class Route:
-    """How ssh gets to the head."""
+    """The way of ssh to the head."""
 
     host: str
     user: str
@@ -58,7 +58,7 @@ class Route:
     reader_port: int = READER_PORT
 
     def command(self, local_port: int, local_reader_port: int = 0) -> list[str]:
-        """The tunnel; it ends when its standard input does, so it cannot outlive its owner."""
+        """The command of the tunnel, which ends with its standard input, and so with its owner."""
         options = SSH_OPTIONS | self._host_keys()
         if self.key is not None:
             options["IdentitiesOnly"] = "yes"
@@ -76,7 +76,7 @@ class Route:
         ]
 
     def _host_keys(self) -> dict[str, str]:
-        """Of a fixed address the key that it had first; a cloud's addresses get new machines."""
+        """Options that keep the first key of a fixed address; a cloud gives addresses anew."""
         if not self.is_fixed:
             return {"StrictHostKeyChecking": "no", "UserKnownHostsFile": os.devnull}  # as Ray
         file = f'"{Path(KNOWN_HOSTS).expanduser()}"'
@@ -102,7 +102,7 @@ def reached(address: str) -> Iterator[str]:
 
 
 def is_url(address: str) -> bool:
-    """Whether this is an address, and not a file. Misuse when it is neither."""
+    """True for an address, False for a file. Misuse when it is neither."""
     if re.match(r"https?://[^/]", address):
         if "@" in urlsplit(address).netloc:
             raise Misuse(
@@ -146,11 +146,11 @@ def token(address: str | None) -> str | None:
 
 def _mounted_token(address: str | None) -> str | None:
     mounts = {} if address is None or is_url(address) else read(address).get("file_mounts") or {}
-    return next((str(here) for there, here in mounts.items() if there == TOKEN_FILE), None)
+    return next((str(here) for remote, here in mounts.items() if remote == TOKEN_FILE), None)
 
 
 def route(file: Path) -> Route:
-    """What Ray knows of the head of a cluster.yaml.
+    """The way to the head of a cluster.yaml, from what Ray knows of it.
 
     A head with a fixed address is not looked up: only the laptop of `ray up` has a note of it.
     """
@@ -188,7 +188,7 @@ def route(file: Path) -> Route:
 
 
 def way_in(file: Path) -> str:
-    """Which way ``route`` leads, in words; nothing is asked of anybody."""
+    """The way that ``route`` takes, in words, without a request to anybody."""
     config = read(file)
     provider, auth = config["provider"], config.get("auth") or {}
     user = auth.get("ssh_user", "?")
@@ -235,16 +235,16 @@ def tunnel(to: Route, port: int | None = None, *, with_reader: bool = False) -> 
 
     Raises:
         Misuse: the port is taken.
-        Failure: it cannot be opened; with what ssh said.
+        Failure: it cannot be opened; with ssh's own words.
     """
     ports = _free_ports(port or 0, *([0] if with_reader else []))
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as errors:
         try:
             ssh = subprocess.Popen(
                 to.command(*ports),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=said,
+                stderr=errors,
                 bufsize=0,
                 start_new_session=True,  # Ctrl-C is for the verb, which ends the tunnel after it
             )
@@ -252,14 +252,14 @@ def tunnel(to: Route, port: int | None = None, *, with_reader: bool = False) -> 
             raise Failure("ssh is not installed here; it reaches the cluster's head.") from error
         with ssh:
             try:
-                _wait(ssh, to, said)
+                _wait(ssh, to, errors)
                 yield Tunnel(ports[0], ssh, *ports[1:])
             finally:
                 ssh.kill()
 
 
-def _wait(ssh: subprocess.Popen[bytes], to: Route, said: IO[bytes]) -> None:
-    """Until ssh has the tunnel's port. Failure, with what ssh said, when it is not to be.
+def _wait(ssh: subprocess.Popen[bytes], to: Route, errors: IO[bytes]) -> None:
+    """Wait until ssh has the tunnel's port. Failure, with ssh's own words, when it gets none.
 
     A port that takes connections proves nothing: another program of this machine may have taken it
     before ssh did, and would be sent the token.
@@ -272,8 +272,8 @@ def _wait(ssh: subprocess.Popen[bytes], to: Route, said: IO[bytes]) -> None:
         ended = ssh.poll() is not None
         heard += ssh.stdout.read() or b""
         if READY.encode() not in heard and (ended or time.monotonic() > give_up):
-            said.seek(0)
-            text = said.read().decode(errors="replace").strip() or "no word from ssh"
+            errors.seek(0)
+            text = errors.read().decode(errors="replace").strip() or "no word from ssh"
             if to.is_fixed and "host key" in text.lower():
                 forget = shlex.join(["ssh-keygen", "-R", to.host, "-f"])
                 text += (
@@ -286,7 +286,7 @@ def _wait(ssh: subprocess.Popen[bytes], to: Route, said: IO[bytes]) -> None:
 
 def _free_ports(*wanted: int) -> list[int]:
     """The ports, if nobody listens on them here; 0: any such. Misuse when somebody does."""
-    found = []
+    ports = []
     with ExitStack() as probes:  # together, so that they differ
         for port in wanted:
             probe = probes.enter_context(socket.socket())
@@ -296,5 +296,5 @@ def _free_ports(*wanted: int) -> list[int]:
                 raise Misuse(
                     f"port {port} of this machine is taken ({error}): give another --port."
                 ) from error
-            found.append(int(probe.getsockname()[1]))
-    return found
+            ports.append(int(probe.getsockname()[1]))
+    return ports

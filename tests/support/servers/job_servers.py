@@ -89,9 +89,9 @@ class JobServer:
             )  # fmt: skip
             self.processes[job] = process
             if wanted["metadata"]:
-                while process.poll() is None and Answer.found_in(self.log(job)) is None:
+                while process.poll() is None and Answer.from_log(self.log(job)) is None:
                     time.sleep(0.02)
-                answer = Answer.found_in(self.log(job))
+                answer = Answer.from_log(self.log(job))
                 if answer is not None and answer.code == 0:
                     os.killpg(process.pid, signal.SIGKILL)
                     process.wait()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sweep.cluster.jobs import ANSWERS, KEPT_S, Jobs, _told
+from sweep.cluster.jobs import ANSWERS, KEPT_S, Jobs, _one_line
 from sweep.cluster.submission import Answer
 from sweep.study.definition import load_definition
 from tests.support.command_line import contents, refused, sweep
@@ -358,10 +358,10 @@ def test_a_key_in_a_storage_root_goes_nowhere(cluster: JobServer, space_file: st
 
 def test_the_error_of_a_head_is_told_by_its_last_line() -> None:
     trace = "Request failed with status code 500: Traceback (most recent call last):\n  File x\n"
-    told = _told(RuntimeError(f"{trace}ValueError: no such package\n."))
+    told = _one_line(RuntimeError(f"{trace}ValueError: no such package\n."))
     assert told == "Request failed with status code 500: ValueError: no such package"
-    assert _told(RuntimeError("one\ntwo")) == "one"
-    assert _told(TimeoutError()) == "TimeoutError"
+    assert _one_line(RuntimeError("one\ntwo")) == "one"
+    assert _one_line(TimeoutError()) == "TimeoutError"
 
 
 def test_a_cluster_that_is_down_is_told() -> None:

@@ -72,15 +72,15 @@ def test_a_question_survives_a_shell(text: str) -> None:
 def test_an_answer_is_found_among_what_else_a_job_prints() -> None:
     answer = Answer(2, "a\nb\n", f"sweep: {ANSWER}no\n", "1", {"a.md": "x\n"})
     log = f"Running entrypoint\n{answer.line()}\nmore\n"
-    assert Answer.found_in(log) == answer
-    assert Answer.found_in("Running entrypoint\n") is None
+    assert Answer.from_log(log) == answer
+    assert Answer.from_log("Running entrypoint\n") is None
 
 
 def test_half_an_answer_is_none() -> None:
     line = Answer(0, "out").line()
     for end in range(len(line) + 1):
-        assert Answer.found_in(line[:end]) is None
-    assert Answer.found_in(line + "\n") is not None
+        assert Answer.from_log(line[:end]) is None
+    assert Answer.from_log(line + "\n") is not None
 
 
 # --- versions -------------------------------------------------------------------------------------

@@ -456,7 +456,7 @@ def test_a_refusal_is_an_answer_and_an_exit_code(tmp_path: Path) -> None:
         text=True,
     )
     assert job.returncode == 2, job.stderr
-    answer = Answer.found_in(job.stdout)
+    answer = Answer.from_log(job.stdout)
     assert answer is not None
     assert answer.code == 2
     assert "unknown sweep 'gone'" in answer.err
