@@ -230,6 +230,7 @@ class _Client(JobSubmissionClient):
 
     def __init__(self, url: str, headers: dict[str, Json]) -> None:
         super().__init__(url, headers=headers)
+        # Private names of Ray's client, here and below: look at them when Ray's version changes.
         if self._ssl_context is None:  # the default, in a word that aiohttp no longer wants
             self._ssl_context = True
 

@@ -177,6 +177,7 @@ def _lock_errors(path: Path) -> Iterator[None]:
 
 
 def _write_holder(file: IO[str], holder: dict[str, object]) -> None:
+    # Not atomic: a reader in between sees no holder, as of a driver that has just started.
     file.truncate(0)
     file.write(json.dumps(holder))
     file.flush()

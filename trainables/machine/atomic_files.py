@@ -40,7 +40,7 @@ def write_atomically(path: Path, content: bytes, *, replace: bool = True) -> Non
     with atomic_file(path, replace=replace) as temporary, open(temporary, "wb") as stream:
         stream.write(content)
         stream.flush()
-        os.fsync(stream.fileno())
+        os.fsync(stream.fileno())  # before the rename: else a crash may leave an empty file
 
 
 def left_overs(path: Path) -> Iterator[Path]:
