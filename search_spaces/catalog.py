@@ -61,8 +61,8 @@ class Expected:
 
 
 @dataclass(frozen=True)
-class Found:
-    """A search space and where it came from."""
+class NamedSpace:
+    """A search space, the name for sweeps of it, and the results expected of it, if any."""
 
     space: SearchSpace
     name: str  # what a sweep of it is called unless it is given a name
@@ -177,7 +177,7 @@ def space_names() -> list[str]:
     return sorted(name for name in modules if name not in _NO_SPACES)
 
 
-def find(text: str, *, full: bool = False) -> Found:
+def find(text: str, *, full: bool = False) -> NamedSpace:
     """The space that ``text`` names: built-in, a .py or .json file, or an exported configuration.
 
     Raises:
@@ -315,7 +315,7 @@ def arm_count(space: SearchSpace) -> int:
     return len(unconstrained_arms(space)) + constrained
 
 
-def _of_module(names: Mapping[str, Json], where: str, *, full: bool) -> Found:
+def _of_module(names: Mapping[str, Json], where: str, *, full: bool) -> NamedSpace:
     wanted = "FULL" if full else "SPACE"
     space = names.get(wanted)
     if space is None:
@@ -323,7 +323,7 @@ def _of_module(names: Mapping[str, Json], where: str, *, full: bool) -> Found:
         raise Misuse(f"{where} must define {wanted} = SearchSpace(...), got no {wanted}.{advice}")
     if not isinstance(space, SearchSpace):
         raise InvalidValue(f"{where}: {wanted} must be a SearchSpace, got {type(space).__name__}.")
-    return Found(space, space.name)
+    return NamedSpace(space, space.name)
 
 
 def _run_file(path: Path) -> dict[str, Json]:
@@ -380,7 +380,7 @@ def _line_in(error: BaseException, path: Path) -> str:
     return "" if line is None else f", line {line},"
 
 
-def _of_json(path: Path) -> Found:
+def _of_json(path: Path) -> NamedSpace:
     try:
         plain = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, OSError, RecursionError) as error:
@@ -395,7 +395,7 @@ def _of_json(path: Path) -> Found:
         if "settings" not in plain and "task" in plain:
             return _of_run(ArmConfig.from_json(plain))
         space = SearchSpace.from_json(plain)
-        return Found(space, space.name)
+        return NamedSpace(space, space.name)
     except Misuse as error:
         raise type(error)(f"space file {path}: {error}") from error
     except (TypeError, LookupError, AttributeError, ValueError, OverflowError) as error:
@@ -406,7 +406,7 @@ def _of_json(path: Path) -> Found:
         ) from error
 
 
-def _of_run(config: ArmConfig) -> Found:
+def _of_run(config: ArmConfig) -> NamedSpace:
     """A space of one pair: the arm of this config (config.json of an MLflow run), and the other.
 
     Beside an unconstrained arm stands one constrained by its task's defaults.
@@ -427,10 +427,10 @@ def _of_run(config: ArmConfig) -> Found:
         sampler="random",
         phase=_phase(config),
     )
-    return Found(space, f"arm-{config.signature()}")
+    return NamedSpace(space, f"arm-{config.signature()}")
 
 
-def _of_configuration(plain: Mapping[str, Json]) -> Found:
+def _of_configuration(plain: Mapping[str, Json]) -> NamedSpace:
     """A space of one setting and one point, whose arms have the signatures of the exported ones."""
     runs = plain["runs"]
     if not isinstance(runs, dict) or not runs:
@@ -458,7 +458,7 @@ def _of_configuration(plain: Mapping[str, Json]) -> Found:
     arms = {arm["signature"]: arm for seed, run in runs.items() for arm in _arms_of(seed, run)}
     version = plain.get("training_version")
     require(isinstance(version, int), "training_version", version, "a whole number")
-    return Found(space, plain["setting"], Expected(cast(int, version), arms))
+    return NamedSpace(space, plain["setting"], Expected(cast(int, version), arms))
 
 
 def _phase(config: ArmConfig) -> Phase:

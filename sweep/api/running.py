@@ -105,7 +105,7 @@ def run(
     budget = Budget(max_arms, max_hours, max_gpu_hours)
     require_torch()
     found = (
-        catalog.Found(space, space.name)
+        catalog.NamedSpace(space, space.name)
         if isinstance(space, SearchSpace)
         else catalog.find(os.fspath(space))
     )

@@ -227,7 +227,7 @@ class Asked(SpaceOptions, SweepOptions):
 
     def definition(
         self, objects: ObjectStore | None
-    ) -> tuple[catalog.Found, Definition, list[str]]:
+    ) -> tuple[catalog.NamedSpace, Definition, list[str]]:
         """The space as it was found, the sweep of it, and which fields were named.
 
         Args:

@@ -27,7 +27,7 @@ from trainables.records.objects import ObjectStore
 Say = Callable[[str], None]  # gets one line on what happened
 
 
-def refuse_confirmation(given: catalog.Found) -> None:
+def refuse_confirmation(given: catalog.NamedSpace) -> None:
     """Raise Misuse for a confirmation that has no plan yet and would read the test split.
 
     A run that was exported is trained again as it was.
