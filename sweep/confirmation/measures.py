@@ -91,10 +91,10 @@ def sign_of(config: ArmConfig) -> int:
 def _measures(
     config: ArmConfig, scores: Mapping[str, float], shifts: Mapping[str, Mapping[str, float]]
 ) -> Measures:
-    blocks = seen_and_unseen(config, scores)
+    seen, unseen = seen_and_unseen(config, scores)
     found: dict[Measure, float | None] = {
-        "unseen_mean": blocks["unseen_mean"],
-        "seen_mean": blocks["seen_mean"],
+        "unseen_mean": unseen,
+        "seen_mean": seen,
         "shift_mean": _mean([score for family in shifts.values() for score in family.values()]),
         "ood_mean": _mean(list(scores.values())),
         "ood_auc": area(scores) if len(scores) > 1 else None,

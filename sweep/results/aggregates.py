@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
-from typing import NamedTuple
 
 from sweep.results.summary import AT_GAMMA, ArmName, ArmSummary, Gain, PairSummary, Reference
 from sweep.study.feasibility import Judgement
@@ -31,12 +30,8 @@ COSTS = {  # key here: scalar of a report
 }
 
 
-class Blocks(NamedTuple):
-    """Mean metric over the seen and over the unseen test gammas, and under every shift."""
-
-    seen_mean: float | None
-    unseen_mean: float | None
-    shifts: dict[str, dict[str, float]]
+# Mean metric over the seen and over the unseen test gammas, and under every shift.
+Blocks = tuple[float | None, float | None, dict[str, dict[str, float]]]
 
 
 def arm_summary(
@@ -91,7 +86,8 @@ def arm_summary(
     done = [record.evaluation for record in arms if record.evaluation is not None]
     if len(done) < len(arms):
         return summary
-    at_training, blocks = gamma_key(first.config.train_gamma), _blocks(arms)
+    at_training = gamma_key(first.config.train_gamma)
+    seen, unseen, shifts = _blocks(arms)
     summary = replace(
         summary,
         objective=fmean([m.objective for m in done]),
@@ -99,9 +95,9 @@ def arm_summary(
         ood_auc=fmean([m.ood_auc for m in done]),
         ood_range=list(done[0].gamma_range),
         ood_step=done[0].gamma_step,
-        seen_mean=blocks.seen_mean,
-        unseen_mean=blocks.unseen_mean,
-        shifts=blocks.shifts,
+        seen_mean=seen,
+        unseen_mean=unseen,
+        shifts=shifts,
         held_out_loss=fmean([m.held_out_losses()[-1] for m in done]),
         scores=_means([m.scores for m in done]),
         probe_losses=_mean_of_rows([m.probe_losses for m in done]),
@@ -162,8 +158,9 @@ def gain_over_seeds(pairs: Sequence[Pair], *, selected: bool) -> Gain:
     means = _means(gains)
     first = pairs[0].constrained
     gain = first.config.facts.metric.gain
-    ours = _blocks([p.constrained for p in pairs])
+    seen, unseen, shifts = _blocks([p.constrained for p in pairs])
     plain = _blocks([p.compared for p in pairs if p.compared is not None])
+    plain_seen, plain_unseen, plain_shifts = plain
     return Gain(
         selection_biased=selected,
         objective=means.pop("objective"),
@@ -171,11 +168,11 @@ def gain_over_seeds(pairs: Sequence[Pair], *, selected: bool) -> Gain:
         ood_auc=means.pop("ood_auc"),
         held_out_loss=means.pop("held_out_loss"),
         at_gamma={name.removeprefix(AT_GAMMA): mean for name, mean in means.items()},
-        seen_mean=_gain(gain, ours.seen_mean, plain.seen_mean),
-        unseen_mean=_gain(gain, ours.unseen_mean, plain.unseen_mean),
+        seen_mean=_gain(gain, seen, plain_seen),
+        unseen_mean=_gain(gain, unseen, plain_unseen),
         shifts={
-            shift: {s: gain(score, plain.shifts[shift][s]) for s, score in scores.items()}
-            for shift, scores in ours.shifts.items()
+            shift: {s: gain(score, plain_shifts[shift][s]) for s, score in scores.items()}
+            for shift, scores in shifts.items()
         },
     )
 
@@ -183,13 +180,13 @@ def gain_over_seeds(pairs: Sequence[Pair], *, selected: bool) -> Gain:
 def _blocks(records: Sequence[ArmRecord]) -> Blocks:
     """Mean metric over the seen and over the unseen gammas, and under every shift; over the seeds.
 
-    All ``records`` have an evaluation and differ in their seed alone. ``unseen_mean`` is None where
+    All ``records`` have an evaluation and differ in their seed alone. The second is None where
     every test gamma is seen. What counts as seen: ``trainables/config/test_conditions.py``.
     """
     done = [record.evaluation for record in records if record.evaluation is not None]
-    seen = seen_and_unseen(records[0].config, _means([m.scores for m in done]))
+    seen, unseen = seen_and_unseen(records[0].config, _means([m.scores for m in done]))
     shifts = {s: _means([m.shift_scores[s] for m in done]) for s in done[0].shift_scores}
-    return Blocks(**seen, shifts=shifts)
+    return seen, unseen, shifts
 
 
 def _gain(
@@ -203,18 +200,19 @@ def reference_summaries(records: Sequence[ArmRecord]) -> dict[str, Reference]:
     first = next((r for r in records if r.evaluation is not None), None)
     if first is None or first.evaluation is None:
         return {}
-    measured = first.evaluation
-    return {
-        name: Reference(
+    measured, summaries = first.evaluation, {}
+    for name, scores in measured.references.items():
+        seen, unseen = seen_and_unseen(first.config, scores)
+        summaries[name] = Reference(
             ood_mean=fmean(scores.values()),
             ood_auc=area(scores),
-            **seen_and_unseen(first.config, scores),
+            seen_mean=seen,
+            unseen_mean=unseen,
             shifts=measured.shift_references.get(name, {}),
             held_out_loss=measured.reference_losses.get(name),
             scores=scores,
         )
-        for name, scores in measured.references.items()
-    }
+    return summaries
 
 
 def area(scores: Mapping[str, float]) -> float:

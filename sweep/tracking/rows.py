@@ -196,8 +196,8 @@ def final_values(arm: TrackedArm) -> dict[str, float]:
     measured = arm.record.evaluation
     if measured is None:
         return dict(arm.pair)
-    blocks = seen_and_unseen(arm.record.config, measured.scores)
-    means = {SEEN_MEAN: blocks["seen_mean"], UNSEEN_MEAN: blocks["unseen_mean"]}
+    seen, unseen = seen_and_unseen(arm.record.config, measured.scores)
+    means = {SEEN_MEAN: seen, UNSEEN_MEAN: unseen}
     return {
         OOD_AUC: measured.ood_auc,
         OOD_MEAN: measured.ood_mean,

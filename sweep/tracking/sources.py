@@ -141,7 +141,7 @@ def pair_metrics(pair: Pair) -> dict[str, float]:
     gains = pair.gains
     if gains:
         metrics |= {metric: gains[name] for name, metric in _GAINS.items()}
-        unseen = seen_and_unseen(config, score_gains(pair))["unseen_mean"]
+        _, unseen = seen_and_unseen(config, score_gains(pair))
         if unseen is not None:
             metrics[f"{UNSEEN_MEAN}_gain"] = unseen
     return metrics

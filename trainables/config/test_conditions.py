@@ -90,11 +90,11 @@ def unseen_gammas(config: ArmConfig) -> list[float]:
     return [g for g in config.test_gammas if g not in seen]
 
 
-def seen_and_unseen(config: ArmConfig, scores: Mapping[str, float]) -> dict[str, float | None]:
+def seen_and_unseen(
+    config: ArmConfig, scores: Mapping[str, float]
+) -> tuple[float | None, float | None]:
     """Mean metric over the seen and over the unseen test gammas; None where there are none."""
-    seen = set(seen_gammas(config))
-    blocks = {
-        "seen_mean": [score for gamma, score in scores.items() if float(gamma) in seen],
-        "unseen_mean": [score for gamma, score in scores.items() if float(gamma) not in seen],
-    }
-    return {name: fmean(values) if values else None for name, values in blocks.items()}
+    gammas = set(seen_gammas(config))
+    seen = [score for gamma, score in scores.items() if float(gamma) in gammas]
+    unseen = [score for gamma, score in scores.items() if float(gamma) not in gammas]
+    return fmean(seen) if seen else None, fmean(unseen) if unseen else None
