@@ -35,7 +35,7 @@ ADDRESS = f"s3://{BUCKET}/data"
 
 @pytest.fixture(autouse=True)
 def nothing_fetched(monkeypatch: pytest.MonkeyPatch, own_cache: Path) -> None:
-    monkeypatch.setattr(fetched_folders, "_there", {})
+    monkeypatch.setattr(fetched_folders, "_folders", {})
 
 
 def upload(cloud: Cloud, folder: Path, below: str) -> None:
@@ -119,7 +119,7 @@ def test_a_worker_says_how_far_it_is_until_its_data_are_there(
     clips: Path, cloud: Cloud, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = resolve_data(fetch(space_of(run_on(ADDRESS)), print)).base
-    monkeypatch.setattr(fetched_folders, "_there", {})
+    monkeypatch.setattr(fetched_folders, "_folders", {})
     monkeypatch.setenv("SWEEP_CACHE", f"{objects.root}/other")  # as on another machine
     monkeypatch.setattr("trainables.trial.FETCH_TOLD_S", 0.01)
     cloud.before = lambda request: time.sleep(0.1)
