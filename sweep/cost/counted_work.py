@@ -139,7 +139,7 @@ def _counted(config: ArmConfig) -> Work:
     read = last_loss if reads_last else layer_losses
     with counter, saved_tensors_hooks(keep, lambda tensor: tensor):
         read(model, task, part)
-    with torch.no_grad(), _Pass() as forward:
+    with torch.no_grad(), _Answers(), _Pass() as forward:  # type: ignore[no-untyped-call]
         read(model, task, part)
     trained = [p for p in model.parameters() if p.requires_grad]
     others = [*(p for p in model.parameters() if not p.requires_grad), *model.buffers()]

@@ -28,6 +28,7 @@ from sweep.study import advice
 from trainables.config.arm import ArmConfig, DataConfig, default_constraint
 from trainables.config.test_conditions import family_of
 from trainables.errors import SweepError, UnknownName
+from trainables.evaluation import LONGEST_ANSWER, PROMPTS
 from trainables.machine.cores import usable_cores
 from trainables.plain import Json
 from trainables.tasks.denoising import UNITS_PER_CUDA_BATCH
@@ -216,10 +217,28 @@ def arm_seconds(config: ArmConfig, gpu: str | None = None) -> float:
     if gpu is None:
         sample_s = _step_seconds(evaluated, None) / _passes_a_step(config)
     else:
-        numbers = math.prod(config.facts.sample_shape(config.data))
-        sample_s = work_of(evaluated).forward_flops / _rate(config, gpu) + DRAWN_S * numbers
+        sample_s = _evaluated_seconds(evaluated, gpu)
     passes = evaluated_samples(config) * sample_s
+    if gpu is not None and config.facts.answers:
+        tokens = PROMPTS * len({0.0, config.train_gamma}) * LONGEST_ANSWER
+        passes += tokens * KERNEL_S * work_of(config.unconstrained()).launches
     return START_S + config.steps * _step_seconds(config, gpu) + passes
+
+
+def _evaluated_seconds(config: ArmConfig, gpu: str) -> float:
+    """Seconds of a GPU and its host for one sample of an evaluation."""
+    work = work_of(config)
+    numbers = math.prod(config.facts.sample_shape(config.data))
+    started = KERNEL_S * work.launches / _evaluated_at_once(config)
+    return max(work.forward_flops / _rate(config, gpu), started) + DRAWN_S * numbers
+
+
+def _evaluated_at_once(config: ArmConfig) -> int:
+    """Samples that pass a GPU together in an evaluation; of texts about as many as in training."""
+    if config.facts.reads_texts:
+        return config.batch_size
+    units = min(UNITS_PER_CUDA_BATCH, config.eval_windows)
+    return int(units * config.facts.samples_per_unit(config.data))
 
 
 def _as_evaluated(config: ArmConfig) -> ArmConfig:
@@ -254,8 +273,7 @@ def arm_memory_gb(config: ArmConfig, gpu: str | None = None) -> float:
     work = work_of(config)
     evaluated = 0
     if gpu is not None and not config.facts.reads_texts:
-        units = min(UNITS_PER_CUDA_BATCH, config.eval_windows)
-        at_once = units * config.facts.samples_per_unit(config.data)
+        at_once = _evaluated_at_once(config)
         evaluated = work_of(replace(config, batch_size=at_once, accumulate=1)).passing_bytes
     tensors = work.state_bytes + max(work.kept_bytes, evaluated)
     return (PROCESS_GB if gpu is None else GPU_GB + WORKSPACES_GB) + tensors / 1e9
@@ -272,7 +290,9 @@ def backward(config: ArmConfig) -> float:
 def work_of(config: ArmConfig) -> Work:
     """Operations and bytes of a run's steps; raises as ``counted_work``."""
     shape = _of_its_shape(config)
-    return counted_work(shape.unconstrained() if config.matched_capacity else shape)
+    # A decoder's constrained arm has losses that its unconstrained one leaves out.
+    costs_alike = config.matched_capacity and not config.facts.answers
+    return counted_work(shape.unconstrained() if costs_alike else shape)
 
 
 def is_timed(config: ArmConfig) -> bool:

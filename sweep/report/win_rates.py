@@ -20,7 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 from trainables.errors import BadData, Failure, InvalidValue, Misuse
 from trainables.machine import file_locks
-from trainables.machine.atomic_files import atomic_file, write_atomically
+from trainables.machine.atomic_files import (
+    atomic_file,
+    remove_left_overs,
+    write_atomically,
+)
 
 if TYPE_CHECKING:
     from trainables.predictor import Answerer
@@ -150,6 +154,7 @@ def _there(path: Path, generator: str) -> list[Row]:
 
 def _put(path: Path, rows: list[Row]) -> None:
     text = json.dumps(rows, indent=1, ensure_ascii=False) + "\n"
+    remove_left_overs(path)  # of a call that was killed; the folder's lock is held
     write_atomically(path, text.encode())
 
 

@@ -51,7 +51,7 @@ from sweep.study.selection import is_selected
 from trainables.config.arm import TRAINING_VERSION
 from trainables.errors import Misuse, StoreError
 from trainables.machine import file_locks
-from trainables.machine.atomic_files import write_atomically
+from trainables.machine.atomic_files import write_durably
 from trainables.machine.file_locks import NoLocks
 from trainables.plain import Json
 from trainables.records.arm_record import ArmRecord
@@ -308,7 +308,7 @@ def _write(out: Path, files: Mapping[str, str], there: _Earlier, *, replace: boo
     try:
         with _staged(place, "" if place == out else f".{out.name}") as staging:
             for name, text in files.items():
-                write_atomically(staging / name, text.encode())
+                write_durably(staging / name, text.encode())
             if place == out or not _renamed(staging, out):
                 with file_locks.held(out / LOCK, WAIT_S):
                     now = _earlier_export(out, json.loads(files[MANIFEST])["sweep"])
@@ -377,7 +377,9 @@ def _replace(out: Path, staging: Path, files: Mapping[str, str], earlier: Collec
     whole = json.loads(files[MANIFEST])
     named = {**dict.fromkeys(earlier), **whole["files"]}  # all that may be there until then
     begun = text_of({**whole, "files": named, "complete": False})
-    write_atomically(out / MANIFEST, begun.encode())
+    # By the staging folder, which the next export clears away after a kill.
+    write_durably(staging / "begun.json", begun.encode())
+    os.replace(staging / "begun.json", out / MANIFEST)
     for name in files.keys() - {MANIFEST}:
         (out / name).parent.mkdir(parents=True, exist_ok=True)
         os.replace(staging / name, out / name)

@@ -37,15 +37,28 @@ def atomic_file(path: Path, *, replace: bool = True) -> Iterator[Path]:
 
 def write_atomically(path: Path, content: bytes, *, replace: bool = True) -> None:
     """Write a file as ``atomic_file`` does, and have it on the disk before it has its name."""
-    with atomic_file(path, replace=replace) as temporary, open(temporary, "wb") as stream:
+    with atomic_file(path, replace=replace) as temporary:
+        write_durably(temporary, content)  # before the rename: else a crash may leave an empty file
+
+
+def write_durably(path: Path, content: bytes) -> None:
+    """Write a file that nobody reads yet, and have it on the disk."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "wb") as stream:
         stream.write(content)
         stream.flush()
-        os.fsync(stream.fileno())  # before the rename: else a crash may leave an empty file
+        os.fsync(stream.fileno())
 
 
 def left_overs(path: Path) -> Iterator[Path]:
     """Temporary files of ``path``: of writers that were killed, or that are alive still."""
     return path.parent.glob(f".{glob.escape(path.name[:_NAMED])}.{'[0-9a-f]' * 32}.tmp")
+
+
+def remove_left_overs(path: Path) -> None:
+    """Remove temporary files of ``path``; a writer that is alive would fail, so hold its lock."""
+    for temporary in left_overs(path):
+        temporary.unlink(missing_ok=True)
 
 
 def _link_or_move(temporary: Path, path: Path) -> None:

@@ -61,7 +61,7 @@ def test_a_database_whose_maker_was_killed_is_made_again(tmp_path: Path) -> None
         time.sleep(0.005)
     maker.kill()
     maker.wait()
-    assert os.listdir(tmp_path / "store") == []
+    assert not list(tmp_path.glob("store/*"))
 
     assert [e.name for e in make_client(uri).search_experiments()] == ["Default"]
 
