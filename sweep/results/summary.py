@@ -100,8 +100,7 @@ class Gain(Plain):
     def from_json(cls, plain: Mapping[str, Json]) -> Self:
         """Read what ``to_json`` writes."""
         gammas = {k.removeprefix(AT_GAMMA): v for k, v in plain.items() if k.startswith(AT_GAMMA)}
-        known = {name: value for name, value in plain.items() if not name.startswith(AT_GAMMA)}
-        return cls(**known, at_gamma=gammas)
+        return super(Gain, cls).from_json({**plain, "at_gamma": gammas})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -218,6 +218,27 @@ def test_a_summary_is_read_from_its_json_and_holds_no_nan(objects: ObjectStore) 
             SettingSummary.from_json({k: v for k, v in plain.items() if k != "winner"})
 
 
+def with_key(value: Any, key: str) -> Any:
+    """The value with one more key in every object that it holds."""
+    if isinstance(value, dict):
+        return {name: with_key(v, key) for name, v in value.items()} | {key: None}
+    return [with_key(v, key) for v in value] if isinstance(value, list) else value
+
+
+def without_key(value: Any, key: str) -> Any:
+    if isinstance(value, dict):
+        return {name: without_key(v, key) for name, v in value.items() if name != key}
+    return [without_key(v, key) for v in value] if isinstance(value, list) else value
+
+
+def test_what_a_newer_version_adds_to_a_summary_is_passed_over(objects: ObjectStore) -> None:
+    store_sweep(objects, {FIRST: [FEASIBLE, INFEASIBLE] * 3, SECOND: []}, space=SHIFTED)
+    for entry in entries(objects):
+        again = SettingSummary.from_json(with_key(entry, "of_tomorrow")).to_json()
+        assert without_key(again, "of_tomorrow") == entry
+        assert "of_tomorrow" not in again | again["gain"]
+
+
 def test_shifts_never_choose_the_winner(objects: ObjectStore) -> None:
     better_shifted = [*FEASIBLE[:-1], 0.1]
     for space, name in ((SHIFTED, "shifted"), (SPACE, "plain")):
