@@ -25,7 +25,7 @@ from sweep.cluster.job_list import READER, ROOT, SWEEP, Job, listed
 from sweep.cluster.submission import NOT_YET, Answer, Question, Submission
 from sweep.study.advice import note, place
 from trainables.code_version import code_version
-from trainables.errors import Failure
+from trainables.errors import Failure, SweepError
 from trainables.plain import Json
 
 if TYPE_CHECKING:
@@ -189,8 +189,8 @@ def readable(answer_of: str, *, is_remote: bool = True) -> Iterator[None]:
     """Raise Failure where an answer lacks what this version prints: the cluster has another."""
     try:
         yield
-    except (KeyError, TypeError, IndexError) as error:
-        if not is_remote:
+    except (LookupError, TypeError, AttributeError, ValueError) as error:
+        if not is_remote or isinstance(error, SweepError):
             raise
         raise Failure(
             f"what the cluster says of {answer_of} is not what this version ({code_version()}) "

@@ -9,6 +9,8 @@ import pytest
 from rich.console import Console
 
 from sweep.cli.text.live import StatusAnswer, status_view
+from sweep.cluster.ask import readable
+from trainables.errors import Failure, InvalidValue
 
 OUTCOMES = {"feasible": 0, "infeasible": 3, "diverged": 0, "stopped": 0, "failed": 0}
 
@@ -57,6 +59,28 @@ def shown(of: dict[str, Any], width: int, height: int = 24) -> list[str]:
     console = Console(record=True, width=width, file=io.StringIO())
     console.print(status_view(StatusAnswer.from_json(of), width, height))
     return [line.rstrip() for line in console.export_text().splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("change", "kind"),
+    [
+        ({"retired": []}, "AttributeError"),
+        ({"settings": [setting(3, 12, winner=4, objective="low")]}, "ValueError"),
+    ],
+)
+def test_an_answer_of_another_shape_is_of_another_version(
+    change: dict[str, Any], kind: str
+) -> None:
+    other = {**entry(), **change}
+    with pytest.raises(Failure, match=f"{kind}.*Install the same version"), readable("ped2"):
+        shown(other, 100)
+    with pytest.raises((AttributeError, ValueError)), readable("ped2", is_remote=False):
+        shown(other, 100)
+
+
+def test_what_is_refused_is_no_answer_of_another_version() -> None:
+    with pytest.raises(InvalidValue), readable("ped2"):
+        raise InvalidValue("steps must be positive, got -1.")
 
 
 def test_it_shows_how_far_the_sweep_its_settings_and_its_arms_are() -> None:
