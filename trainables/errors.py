@@ -3,6 +3,7 @@
 SweepError                   every error of this project; the command line prints no traceback
 ├── Misuse                   the request is wrong: exit 2
 │   ├── InvalidValue         a value out of range or of the wrong type (also a ValueError)
+│   │   └── RemovedOption    a field that only earlier versions have
 │   ├── UnknownName          a field, search space, model, data set or sweep that does not exist
 │   │   └── UnknownPlugin    what a package may bring that is not installed here
 │   └── BadData              a data folder that is missing, empty, of the wrong layout, or damaged
@@ -18,6 +19,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+E = TypeVar("E", bound=BaseException)
 
 
 class SweepError(Exception):
@@ -34,6 +38,10 @@ class Misuse(SweepError):
 
 class InvalidValue(Misuse, ValueError):
     """A value is out of range or of the wrong type."""
+
+
+class RemovedOption(InvalidValue):
+    """A field that this version has no more: another one reads what names it."""
 
 
 def require(ok: bool, name: str, got: object, allowed: str, advice: str = "") -> None:
@@ -92,9 +100,15 @@ class UnknownPlugin(UnknownName):
 
 def missing_plugin(error: BaseException | None) -> str | None:
     """The plug-in that an error came from the lack of; None of any other error."""
-    while error is not None and not isinstance(error, UnknownPlugin):
+    plugin = cause_of(error, UnknownPlugin)
+    return None if plugin is None else plugin.name
+
+
+def cause_of(error: BaseException | None, kind: type[E]) -> E | None:
+    """The error itself or the nearest of its causes that is of this kind; None: there is none."""
+    while error is not None and not isinstance(error, kind):
         error = error.__cause__
-    return None if error is None else error.name
+    return error
 
 
 class BadData(Misuse):

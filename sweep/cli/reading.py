@@ -47,6 +47,7 @@ from sweep.study.definition import (
     Definition,
     definition_name,
     definition_of_any_version,
+    state_without_reading,
     sweep_names,
 )
 from sweep.study.lock import driver_of
@@ -73,9 +74,9 @@ def list_(at: Place, as_json: bool) -> None:
     """List the sweeps below the storage root, newest first.
 
     The state is running (a driver works on it), finished, failed (finished, and every proposal
-    failed), stopped (`sweep resume` continues it), other version (another training version of this
-    program trained it, and reads it), damaged (`sweep rm` removes it), or needs a plug-in that is
-    not installed here.
+    failed), stopped (`sweep resume` continues it), other version (another version of this program
+    trained it, and reads it), damaged (`sweep rm` removes it), or needs a plug-in that is not
+    installed here.
     """
     if at.address is None:
         objects = open_store(at.storage)
@@ -154,7 +155,7 @@ def _listed(objects: ObjectStore, name: str) -> ListedSweep:
     except SweepError as error:  # the other sweeps can still be listed
         note(str(error))
         one.plug_in = missing_plugin(error)
-        one.state = "damaged" if one.plug_in is None else "needs a plug-in"
+        one.state = state_without_reading(error)
     else:
         space = view.definition.space
         wanted = sum(map(space.proposals_of, space.settings))

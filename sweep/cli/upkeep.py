@@ -26,6 +26,7 @@ from sweep.study.definition import (
     definition_of_any_version,
     folder,
     judged_arms,
+    state_without_reading,
     sweep_names,
 )
 from sweep.study.lock import driver_of
@@ -255,7 +256,7 @@ def _claims(objects: ObjectStore, name: str) -> tuple[set[str], set[str], dict[s
                 now[sweep] = {arm.config.signature() for arm in arms}
         except SweepError as error:
             plug_in = missing_plugin(error)
-            unknown[sweep] = "damaged" if plug_in is None else f"needs a plug-in: {plug_in}"
+            unknown[sweep] = state_without_reading(error) + (f": {plug_in}" if plug_in else "")
     store = ArmStore(objects)
     for signature in there.difference(*claimed.values()) if now else ():
         record = store.record(signature)

@@ -17,7 +17,14 @@ from search_spaces.space import HOW_IT_RUNS, SearchSpace
 from sweep.errors import NameTaken, OtherVersion
 from sweep.study.advice import command, resume
 from trainables.config import arm
-from trainables.errors import InvalidValue, SweepError, UnknownName
+from trainables.errors import (
+    InvalidValue,
+    RemovedOption,
+    SweepError,
+    UnknownName,
+    cause_of,
+    missing_plugin,
+)
 from trainables.plain import Json
 from trainables.records.objects import ObjectStore
 
@@ -191,6 +198,13 @@ def definition_of_any_version(objects: ObjectStore, name: str) -> Definition:
     return definition.extended(
         n_proposals=max(n_proposals for n_proposals, _ in sizes), search_seeds=tuple(seeds)
     )
+
+
+def state_without_reading(error: SweepError) -> str:
+    """The state of a sweep that cannot be read, from the error that reading it raised."""
+    if missing_plugin(error) is not None:
+        return "needs a plug-in"
+    return "damaged" if cause_of(error, RemovedOption) is None else "other version"
 
 
 def _with_version(plain: Mapping[str, Json]) -> tuple[Definition, bool]:

@@ -174,6 +174,9 @@ def test_stored_configurations_may_have_options_that_were_removed_and_did_nothin
     stored["constraint"]["violation_ema"] = 0.5
     with pytest.raises(InvalidValue, match=r"violation_ema must be 0\.0, got 0\.5: .* removed"):
         ArmConfig.from_json(stored)
+    for name in idle:
+        with pytest.raises(InvalidValue, match=rf"field 'constraint\.{name}': .* removed\.$"):
+            TINY.with_fields({f"constraint.{name}": 1})
 
 
 def test_a_template_is_in_the_signature_and_others_leave_it(

@@ -15,11 +15,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
 
+from trainables.config.constraint import REMOVED
 from trainables.config.constraint import ConstraintConfig as ConstraintConfig
 from trainables.config.data import DataConfig as DataConfig
 from trainables.config.fields import NotNegative, Positive, Rule, Section
 from trainables.config.model import ModelConfig as ModelConfig
-from trainables.errors import UnknownName, require
+from trainables.errors import RemovedOption, UnknownName, require
 from trainables.plain import Json
 from trainables.registry.lookup import facts_of, model_spec
 from trainables.registry.task_facts import INSTRUCTION_DATA, VIDEO_DATA, TaskFacts
@@ -398,7 +399,14 @@ def field_names() -> tuple[str, ...]:
 
 
 def field_of(name: str) -> str:
-    """Return ``name`` when it is a settable field of a run, else raise UnknownName."""
+    """Return ``name`` when it is a settable field of a run.
+
+    Raises:
+        UnknownName: it is none.
+        RemovedOption: it was one.
+    """
     if name not in field_names():
+        if name.removeprefix("constraint.") in REMOVED:
+            raise RemovedOption(f"unknown field {name!r}: the option was removed.")
         raise UnknownName.among("field", name, field_names())
     return name

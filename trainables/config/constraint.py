@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from trainables.config.fields import NotNegative, Positive, Rule, Section, at_least
-from trainables.errors import require
+from trainables.errors import RemovedOption, require
 from trainables.plain import Json
 
 # A layer delivers at least 90 % of the descent asked of it (docs/decisions/0001). Where a space
@@ -27,7 +27,7 @@ _DUAL_KNOBS = {
     "dual_penalty": "augmented",
 }
 # Fields that were removed, with the value at which they did nothing: stored files may have them.
-_REMOVED: Mapping[str, Json] = {
+REMOVED: Mapping[str, Json] = {
     "violation_ema": 0.0,
     "alpha_ramp_steps": 0,
     "dual_penalty_growth": 1.0,
@@ -165,10 +165,11 @@ class ConstraintConfig(Section):
     @classmethod
     def from_json(cls, values: Mapping[str, Json]) -> ConstraintConfig:
         """The section that ``to_json`` wrote, now or when it had more fields."""
-        for name in _REMOVED.keys() & values.keys():
-            idle = _REMOVED[name]
-            require(values[name] == idle, name, values[name], f"{idle}", "the option was removed.")
-        return super().from_json({n: v for n, v in values.items() if n not in _REMOVED})
+        for name in REMOVED.keys() & values.keys():
+            idle, got = REMOVED[name], values[name]
+            if got != idle:
+                raise RemovedOption(f"{name} must be {idle}, got {got!r}: the option was removed.")
+        return super().from_json({n: v for n, v in values.items() if n not in REMOVED})
 
     @property
     def first_layer(self) -> int:

@@ -195,7 +195,7 @@ def _section(kind: type[Section]) -> Check:
                 return kind.from_json(value)
             except InvalidValue as error:
                 is_named = re.split(r"\W", str(error))[0] in _hints(kind)  # type: ignore[arg-type]
-                raise InvalidValue(f"{name}.{error}" if is_named else str(error)) from None
+                raise InvalidValue(f"{name}.{error}" if is_named else str(error)) from error
         require(False, name, value, f"a {kind.__name__}")
         return value
 

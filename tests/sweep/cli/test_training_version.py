@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -96,6 +97,40 @@ def test_the_list_marks_it_and_shows_the_others(upgraded: ObjectStore) -> None:
     assert states == {"tiny": "other version", "new": "stopped"}
     assert "tiny was trained by training version" in listed.stderr
     assert "other version" in sweep("list").stdout
+
+
+def of_removed_options(plain: dict[str, Any], where: str) -> None:
+    """Let a stored space name an option that was removed, as one of an earlier version may."""
+    name, first = "constraint.alpha_ramp_steps", plain["settings"][0]
+    if where == "base":
+        plain["base"]["constraint"]["dual_noise"] = 0.1
+    elif where == "ranges":
+        plain["ranges"][name] = next(iter(plain["ranges"].values()))
+    elif where == "points":
+        first["points"] = [{"name": "ramp", "fields": {name: 100}}]
+    else:
+        first["fields"][name] = 100
+
+
+@pytest.mark.parametrize("where", ["base", "ranges", "points", "fields"])
+def test_a_sweep_of_an_option_that_was_removed_is_of_another_version(
+    stored: ObjectStore, where: str
+) -> None:
+    plain = stored.get_json(DEFINITION)
+    store_sweep(stored, {FIRST: [FEASIBLE]}, name="new")
+    of_removed_options(plain["space"], where)
+    stored.put_json(DEFINITION, plain)
+    before = contents(Path(stored.root))
+    listed = sweep("list", "--json")
+    states = {entry["name"]: entry["state"] for entry in json.loads(listed.stdout)}
+    assert states == {"tiny": "other version", "new": "stopped"}
+    for said in (listed.stderr, sweep("best", "tiny", exits=1).stderr):
+        assert re.search(r"(dual_noise|alpha_ramp_steps).*: the option was removed\.", said)
+        assert "Read it with the version that wrote it" in said
+        assert "not installed" not in said
+        assert "Did you mean" not in said
+    assert "which ones tiny uses (other version)" in sweep("rm", "new", answer="n\n").stdout
+    assert contents(Path(stored.root)) == before
 
 
 def test_rm_deletes_its_arms_and_no_others(upgraded: ObjectStore) -> None:
