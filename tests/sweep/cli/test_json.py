@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -24,6 +24,7 @@ from tests.support.sweeps import DIVERGED, FIRST, INFEASIBLE, SECOND, store_swee
 from trainables.records.objects import ObjectStore
 
 SCHEMAS = sorted(path.stem for path in FOLDER.glob("*.json"))
+GOLDEN = ROOT / "tests/golden"
 PAGE = (ROOT / "docs/json.md").read_text(encoding="utf-8")
 
 
@@ -55,6 +56,18 @@ def test_a_schema_is_valid_has_a_version_and_describes_every_field(name: str) ->
         if "properties" in part:
             assert part["additionalProperties"] is False, path
     assert f"| [{name}](schemas/{name}.json) | {version} |" in PAGE
+
+
+def test_a_required_field_that_goes_raises_the_version(golden: Callable[[str, str], None]) -> None:
+    required = {}
+    for name in SCHEMAS:
+        schema = validator(name).schema
+        names = {field for _, part in parts(schema) for field in part.get("required", ())}
+        required[schema["$id"].removeprefix("urn:descent-sweep:")] = " ".join(sorted(names))
+    before = json.loads((GOLDEN / "required.json").read_text(encoding="utf-8"))
+    for version in required.keys() & before.keys():  # --update-golden does not let one go, either
+        assert set(required[version].split()) >= set(before[version].split()), version
+    golden("required.json", json.dumps(required, indent=1) + "\n")
 
 
 def test_every_verb_with_json_has_a_schema_and_no_schema_is_of_no_verb() -> None:
