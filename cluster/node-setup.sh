@@ -9,17 +9,23 @@ readonly bashrc=~/.bashrc package=~/descent-sweep venv=~/venv
 
 case ${1:-} in
 settings)
-  touch "$bashrc"
-  sed -i "/$mark\$/d" "$bashrc"
   for setting in "${@:2}"; do
-    if [[ $setting != [A-Za-z_]*=* ]]; then
+    if ! [[ $setting =~ ^[A-Za-z_][A-Za-z0-9_]*= ]]; then
       echo "node-setup.sh settings takes NAME=VALUE, got '$setting'" >&2
       exit 2
     fi
-    printf 'export %s=%q %s\n' "${setting%%=*}" "${setting#*=}" "$mark"
-  done >>"$bashrc"
-  # Last, so that no setting takes back the token. Ray switches it on by itself only where a head starts.
-  echo 'export PATH=$HOME/venv/bin:$PATH RAY_AUTH_MODE=token RAY_USAGE_STATS_ENABLED=0' "$mark" >>"$bashrc"
+  done
+  touch "$bashrc"
+  cp -p "$bashrc" "$bashrc.new" # for its mode; moved below in one step, so that no shell reads half of it
+  {
+    sed -e "/$mark\$/d" -e '$a\' "$bashrc" # ends an unended last line, too
+    for setting in "${@:2}"; do
+      printf 'export %s=%q %s\n' "${setting%%=*}" "${setting#*=}" "$mark"
+    done
+    # Last, so that no setting takes back the token. Ray switches it on by itself only where a head starts.
+    echo 'export PATH=$HOME/venv/bin:$PATH RAY_AUTH_MODE=token RAY_USAGE_STATS_ENABLED=0' "$mark"
+  } >"$bashrc.new"
+  mv "$bashrc.new" "$bashrc"
   exit
   ;;
 head)

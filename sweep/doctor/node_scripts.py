@@ -14,7 +14,7 @@ from trainables.plain import Json
 
 FOLDER = "~/descent-sweep-cluster"  # on the nodes; in the checkout it is cluster/
 # Beginnings of the scripts' SHA-256, which a test compares with the files.
-DIGESTS = {"node-setup.sh": "98fbf506b9f27f3f", "ray-start.sh": "e77abb248468e054"}
+DIGESTS = {"node-setup.sh": "2c504d7b88dda9df", "ray-start.sh": "e77abb248468e054"}
 CALLS = {
     "setup_commands": "node-setup.sh settings",
     "head_setup_commands": "node-setup.sh head",

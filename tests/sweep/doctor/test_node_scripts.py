@@ -144,6 +144,28 @@ def test_settings_are_exported_once_and_the_users_own_lines_stay(node: Node) -> 
     assert node.exported()["B"] == "x  $y"
 
 
+@pytest.mark.parametrize("bad", ["bad", "'D;E=1'", "'D E=1'", "1D=2", "=x"])
+def test_a_setting_that_is_none_leaves_all_as_it_was(node: Node, bad: str) -> None:
+    node.run("setup_commands", more=" A=1")
+    before = (node.home / ".bashrc").read_text()
+    assert f"got '{bad.strip(chr(39))}'" in node.run(
+        "setup_commands", more=f" A=2 {bad}", check=False
+    )
+    assert (node.home / ".bashrc").read_text() == before
+    assert node.exported()["A"] == "1"
+
+
+def test_settings_keep_the_mode_and_the_last_line_of_the_users_file(node: Node) -> None:
+    bashrc = node.home / ".bashrc"
+    bashrc.write_text("export MINE=kept")  # without an end of the line
+    bashrc.chmod(0o640)
+    node.run("setup_commands", more=" 'A=x;y #'")
+    exported = node.exported()
+    assert (exported["MINE"], exported["A"]) == ("kept", "x;y #")
+    assert bashrc.stat().st_mode & 0o777 == 0o640
+    assert sorted(node.home.glob(".bashrc*")) == [bashrc]
+
+
 def test_no_setting_takes_back_the_token(node: Node) -> None:
     node.run("setup_commands", more=" RAY_AUTH_MODE=disabled RAY_USAGE_STATS_ENABLED=1")
     exported = node.exported()
