@@ -208,6 +208,10 @@ def _rays_own_commands(cluster: ClusterFile) -> Iterator[str]:
             yield f"{name} are missing, and Ray's own {effect}. Give them, as in cluster.yaml."
 
 
+def _files_on_nodes(cluster: ClusterFile) -> Iterator[str]:
+    return node_scripts.find_missing_mounts(cluster.plain, cluster.mounts)
+
+
 RULES: dict[str, Rule] = {
     "filled in": _filled_in,
     "provider": _provider,
@@ -216,4 +220,5 @@ RULES: dict[str, Rule] = {
     "token": _token,
     "storage": _storage,
     "Ray's own commands": _rays_own_commands,
+    "files on nodes": _files_on_nodes,
 }

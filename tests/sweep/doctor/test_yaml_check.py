@@ -13,7 +13,7 @@ import yaml
 
 from sweep.cluster.cluster_yaml import read
 from sweep.doctor.check import Check
-from sweep.doctor.node_scripts import CALLS
+from sweep.doctor.node_scripts import CALLS, PACKAGE, PACKAGE_FILES, SETTINGS_AND_STARTS
 from sweep.doctor.yaml_check import check
 from tests.support.planted_mistakes import both, given, instead, node, without
 from trainables.errors import Misuse
@@ -107,6 +107,7 @@ def test_the_mounts_bring_all_that_the_package_is_built_of() -> None:
     for name in ("README.md", "LICENSE", "sweep", "search_spaces", "trainables"):
         assert f'"{name}"' in settings
         assert name in sources
+    assert sources - {"cluster", "~/.ray/auth_token"} == set(PACKAGE_FILES)
 
 
 # --- what Ray misses ------------------------------------------------------------------------------
@@ -208,6 +209,28 @@ MISSED: dict[str, tuple[Callable[[Json], None], dict[str, str]]] = {
         instead("s3://lab-sweeps", "/home/ubuntu"),
         {"storage": r"/home/ubuntu/sweeps goes with its node"},
     ),
+    "no scripts on the nodes": (
+        given("file_mounts", "~/descent-sweep-cluster", to=None),
+        {
+            "files on nodes": r"bring no node-setup\.sh, ray-start\.sh to ~/descent-sweep-cluster, "
+            r"and setup_commands, .*got no such mount.*: add \"~/descent-sweep-cluster\": cluster"
+        },
+    ),
+    "another folder in place of the scripts": (
+        given("file_mounts", "~/descent-sweep-cluster", to="docs"),
+        {"files on nodes": r"bring no node-setup\.sh, ray-start\.sh to .*got docs\)"},
+    ),
+    "no package on the nodes": (
+        both(*(given("file_mounts", f"{PACKAGE}/{name}", to=None) for name in PACKAGE_FILES)),
+        {"files on nodes": r"bring no pyproject\.toml, .* trainables to ~/descent-sweep, and "},
+    ),
+    "a part of the package that is left out": (
+        given("file_mounts", "~/descent-sweep/trainables", to=None),
+        {
+            "files on nodes": r"bring no trainables to .*, search_spaces\): "
+            r'add "~/descent-sweep/trainables": trainables'
+        },
+    ),
     "a secret": (
         given("provider", "aws_credentials", to={"aws_secret_access_key": "wJalrXUtnFEMI/K7MDENG"}),
         {"secrets": r"provider\.aws_credentials\.aws_secret_access_key holds"},
@@ -236,8 +259,10 @@ def test_what_is_the_users_own_is_said_to_be_unchecked_in_one_line(
     assert checked(plain)[OWN].found == "none"
     instead("s3://lab-sweeps", "/mnt/efs")(plain)
     plain["head_setup_commands"].append("sudo mount -t efs fs-1 /mnt/efs")
-    plain["worker_start_ray_commands"] = ["ray start --address=$RAY_HEAD_IP:6379 'unclosed"]
+    plain["worker_start_ray_commands"].append("chmod 700 /tmp/ray 'unclosed")
+    plain["initialization_commands"] = ["docker login"]
     given("available_node_types", "l4", "worker_setup_commands", to=["htop"])(plain)
+    given("available_node_types", "h100", "initialization_commands", to=["true"])(plain)
     shutil.copytree("cluster", tmp_path / "scripts")
     (tmp_path / "scripts/ray-start.sh").write_text("ray start --head --dashboard-host=0.0.0.0")
     given("file_mounts", "~/descent-sweep-cluster", to=str(tmp_path / "scripts"))(plain)
@@ -246,9 +271,11 @@ def test_what_is_the_users_own_is_said_to_be_unchecked_in_one_line(
     own, mount = found[OWN].found.split("; ")
     own, not_checked = own.split(": ")
     assert own.split(", ") == [
+        "initialization_commands",
         "head_setup_commands",
         "worker_start_ray_commands",
         "l4.worker_setup_commands",
+        "h100.initialization_commands",
         f"{tmp_path}/scripts/ray-start.sh (changed)",
     ]
     for promise in ("install this checkout", "want the token", "MLflow stay on loopback"):
@@ -256,17 +283,88 @@ def test_what_is_the_users_own_is_said_to_be_unchecked_in_one_line(
     assert mount == "not checked that every node mounts /mnt/efs/sweeps before Ray starts"
 
 
-def test_a_file_without_our_scripts_is_judged_by_what_is_not_shell(
+def test_a_changed_script_with_a_mount_of_its_own_is_unchecked(
+    checked: Callable[[Json], dict[str, Check]], tmp_path: Path
+) -> None:
+    (tmp_path / "mine.sh").write_text("ray start --head --dashboard-host=0.0.0.0")
+    plain = yaml.safe_load(filled(AWS))
+    plain["file_mounts"]["~/descent-sweep-cluster/ray-start.sh"] = str(tmp_path / "mine.sh")
+    assert checked(plain)[OWN].found.startswith(f"{tmp_path}/mine.sh (changed): not checked ")
+
+
+def test_a_file_without_our_scripts_fails_since_nobody_checked_its_security(
     checked: Callable[[Json], dict[str, Check]],
 ) -> None:
     plain = yaml.safe_load(filled(AWS))
     for name in CALLS:
-        plain[name] = ["true"]
+        plain[name] = ["export SWEEP_STORAGE=/tmp; ray start --head --dashboard-host=0.0.0.0"]
     found = checked(plain)
-    assert failed(found) == {}
+    assert set(failed(found)) == {OWN}
     assert found[OWN].found.startswith(", ".join(CALLS))
+    for name in SETTINGS_AND_STARTS:
+        told = f"{name} has no plain call of our script, so nobody checked token, ports and storage"
+        assert told in found[OWN].advice
+        assert f'add "bash ~/descent-sweep-cluster/{CALLS[name]}" as a comm' in found[OWN].advice
     given("file_mounts", "~/.ray/auth_token", to=None)(plain)
-    assert set(failed(checked(plain))) == {"token"}
+    assert set(failed(checked(plain))) == {OWN, "token"}
+
+
+@pytest.mark.parametrize("name", SETTINGS_AND_STARTS)
+@pytest.mark.parametrize(
+    "more",
+    [
+        " && ray stop && ray start --head --dashboard-host=0.0.0.0",
+        "&&ray stop",
+        ' && echo "export RAY_AUTH_MODE=disabled" >> ~/.bashrc',
+        "; ray stop",
+        "\nray stop",
+        " | sh",
+        " &",
+        " >~/.bashrc",
+        " <(ray stop)",
+        " A=$(ray stop)",
+        ' "A=$(ray stop)"',
+        " A=`ray stop`",
+        " A=x#; ray stop",
+        " # and ray stop",
+        r" A=$'\'' ; ray stop #'",
+        " 'A=unclosed",
+    ],
+)
+def test_a_call_with_other_shell_in_its_line_is_no_call(
+    name: str, more: str, checked: Callable[[Json], dict[str, Check]]
+) -> None:
+    plain = yaml.safe_load(filled(AWS))
+    plain[name][0] += more
+    found = checked(plain)
+    assert set(failed(found)) == {OWN}
+    assert found[OWN].found.startswith(f"{name}: not checked ")
+    assert found[OWN].advice.startswith(f"{name} has no plain call")
+
+
+@pytest.mark.parametrize(
+    "more", [" 'A=b;c & d'", " A=$HOME/x", r" A=b\;c", " A=x#y", "  --b=${C}\n"]
+)
+def test_a_call_may_have_quoted_words_and_variables(
+    more: str, checked: Callable[[Json], dict[str, Check]]
+) -> None:
+    plain = yaml.safe_load(filled(AWS))
+    for name in SETTINGS_AND_STARTS:
+        plain[name][0] += more
+    assert checked(plain)[OWN].found == "none"
+
+
+@pytest.mark.parametrize("sources", [{"~/descent-sweep": "."}, {"~/descent-sweep": "/nope"}])
+def test_the_checkout_may_be_mounted_as_one_folder(
+    sources: dict[str, str], checked: Callable[[Json], dict[str, Check]]
+) -> None:
+    plain = yaml.safe_load(filled(AWS))
+    for name in PACKAGE_FILES:
+        del plain["file_mounts"][f"{PACKAGE}/{name}"]
+    plain["file_mounts"] |= sources
+    found = checked(plain)
+    assert found["files on nodes"].passed
+    assert found["files here"].passed == ("/nope" not in sources.values())
 
 
 @pytest.mark.parametrize(
