@@ -263,7 +263,8 @@ def test_the_estimate_holds_for_a_whole_arm(
     """Its references are made anew, and evaluation is what takes the most."""
     monkeypatch.setenv("SWEEP_CACHE", str(tmp_path / "cache"))
     size = {"data.patch_size": 16, "data.frame_size": 96, "data.frames": 5, "eval_windows": 8}
-    config = on_gpu(TINY.with_fields({"model.name": name, "steps": 2, "report_every": 1} | size))
+    few = {"steps": 2, "report_every": 2, "test_gammas": (0.15, 0.25), "eval_draws": 1}
+    config = on_gpu(TINY.with_fields({"model.name": name} | few | size))
     gc.collect()
     gpu.peak = gpu.used
     run = ArmRun(config, store_in(tmp_path))
