@@ -35,6 +35,20 @@ def test_an_arm_costs_its_steps_and_its_evaluation() -> None:
     assert twice - estimates.START_S == pytest.approx(2 * (once - estimates.START_S), rel=0.01)
 
 
+def test_a_decoder_pays_for_its_inner_losses_and_its_answers() -> None:
+    space = catalog.find("instruction_tuning_llama").space
+    run = space.run(space.settings[0], space.default_point(space.settings[0]), seed=0)
+    constrained = run.with_fields({"model.layers": 4})
+    plain = constrained.unconstrained()
+    assert (
+        estimates.work_of(constrained).forward_flops > 1.5 * estimates.work_of(plain).forward_flops
+    )
+    none = plain.with_fields({"steps": 1, "report_every": 1})
+    tokens = estimates.PROMPTS * 2 * estimates.LONGEST_ANSWER
+    written_s = tokens * estimates.KERNEL_S * estimates.work_of(plain).launches
+    assert estimates.arm_seconds(none, "h100") > written_s > 1
+
+
 def test_texts_are_counted_as_they_are_scored() -> None:
     """Windows stand for three samples each, of which there are no more than the data set has."""
     fields = {

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from search_spaces.space import Setting
 from sweep.report.figures import FIGURES, draw, drawing_of
 from sweep.report.measured import Measured, measured
-from sweep.report.report import rendered
+from sweep.report.report import rendered, write_files
 from sweep.report.scores import MOST_LINES
 from sweep.results.sweep_view import SweepView, load_sweep
 from tests.support.sweeps import (
@@ -143,3 +143,10 @@ def test_forty_settings_have_a_panel_each(tmp_path: Path) -> None:
     assert all(figure.get_size_inches()[1] < 9 for figure in figures.values())  # a page of print
     assert drawing_of("layers-5").title == f"{FIGURES['layers'].title}, page 5"
     assert len(figures["train-gamma"].axes[0].get_lines()) == MOST_LINES
+
+
+def test_what_a_killed_report_left_goes_with_the_next(tmp_path: Path) -> None:
+    left = tmp_path / f".report.html.{'0' * 32}.tmp"
+    left.write_bytes(b"half a page")
+    assert write_files(tmp_path, "tiny", {"report.html": b"a page"}) == ["report.html"]
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
