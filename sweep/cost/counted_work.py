@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import json
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd.graph import saved_tensors_hooks
@@ -31,6 +31,10 @@ from trainables.errors import BadData, Misuse, SweepError, UnknownName
 from trainables.fetching.remote_folders import is_address
 from trainables.layer_losses import last_loss, layer_losses
 from trainables.machine import scratch
+from trainables.tasks.base import Batch, TrainingTask
+
+T = TypeVar("T")
+Reader = Callable[[nn.Module, TrainingTask, Batch], Tensor]  # losses by layer
 
 # Of checkpoints that are not here, by a word in their name; of others, and in all else, the
 # defaults of transformers: 12 layers of width 768.
@@ -84,9 +88,15 @@ class Work:
     parameters: int  # that are trained
     state_bytes: int  # of them, their gradients and Adam's moments, and of what is not trained
     kept_bytes: int  # for the backward pass: of a batch, or of the part that passes at once
-    passing_bytes: int  # at the peak of a forward pass without gradient, of the same samples
-    launches: int  # kernels of a forward pass and its losses, of any number of samples
     guess: str = ""  # says which checkpoint is not on this machine, so that its size is a guess
+
+
+@dataclass(frozen=True)
+class ForwardPass:
+    """Kernels and memory of a forward pass without gradient, losses included."""
+
+    launches: int  # kernels; of any number of samples
+    peak_bytes: int  # of a batch and what is made of it, weights left out
 
 
 @lru_cache(maxsize=256)
@@ -99,6 +109,19 @@ def counted_work(config: ArmConfig) -> Work:
         NotCounted: the run itself would be refused, or its network asks for more of its task than
             noise in the shape of its samples.
     """
+    work, is_guess = _without_numbers(config, _counted)
+    guess = f"the size of {config.model.checkpoint}, which is not here, guessed by its name"
+    return replace(work, guess=guess) if is_guess else work
+
+
+@lru_cache(maxsize=256)
+def counted_pass(config: ArmConfig) -> ForwardPass:
+    """Kernels and memory of one forward pass of a run's batch; raises as ``counted_work``."""
+    return _without_numbers(config, _passed)[0]
+
+
+def _without_numbers(config: ArmConfig, count: Callable[[ArmConfig], T]) -> tuple[T, bool]:
+    """Count on tensors without numbers; True where the size of a checkpoint is guessed."""
     model = config.model
     with scratch.held_folder(kind="counted-") as folder:
         try:
@@ -107,9 +130,7 @@ def counted_work(config: ArmConfig) -> Work:
             is_guess = config.model.checkpoint == str(folder)
             fake_tensor.log.disabled = True  # an error is told below, in a line
             with _no_numbers(), _Answers():  # type: ignore[no-untyped-call]
-                work = _counted(config)
-            guess = f"the size of {model.checkpoint}, which is not here, guessed by its name"
-            return replace(work, guess=guess) if is_guess else work
+                return count(config), is_guess
         except Exception as error:  # whatever the code of another package does
             what = str(error).strip().partition("\n")[0].replace(str(folder), str(model.checkpoint))
             if not isinstance(error, SweepError):
@@ -123,9 +144,7 @@ def counted_work(config: ArmConfig) -> Work:
 
 
 def _counted(config: ArmConfig) -> Work:
-    task = noise_task(config)
-    model = placed(config, build_model(config, task), torch.device("cpu"))
-    part = task.train_batch(0).parts(config.accumulate)[0]
+    model, task, part, read = _read_by(config)
     kept: dict[int, torch.UntypedStorage] = {}  # held, or their addresses would be used again
 
     def keep(tensor: Tensor) -> Tensor:
@@ -134,12 +153,7 @@ def _counted(config: ArmConfig) -> Work:
         return tensor
 
     counter = FlopCounterMode(display=False, custom_mapping=_UNCOUNTED)
-    # as training does; elsewhere what the layers before the last are read by costs next to nothing
-    reads_last = config.constraint is None and config.facts.answers
-    read = last_loss if reads_last else layer_losses
     with counter, saved_tensors_hooks(keep, lambda tensor: tensor):
-        read(model, task, part)
-    with torch.no_grad(), _Answers(), _Pass() as forward:  # type: ignore[no-untyped-call]
         read(model, task, part)
     trained = [p for p in model.parameters() if p.requires_grad]
     others = [*(p for p in model.parameters() if not p.requires_grad), *model.buffers()]
@@ -150,9 +164,24 @@ def _counted(config: ArmConfig) -> Work:
         parameters=sum(p.numel() for p in trained),
         state_bytes=sum(4 * p.nbytes for p in trained) + sum(t.nbytes for t in others),
         kept_bytes=sum(kept[key].nbytes() for key in kept.keys() - own),
-        passing_bytes=forward.peak_bytes + 2 * part.targets.nbytes,
-        launches=forward.launches,
     )
+
+
+def _passed(config: ArmConfig) -> ForwardPass:
+    model, task, part, read = _read_by(config)
+    with torch.no_grad(), _Pass() as forward:
+        read(model, task, part)
+    return ForwardPass(forward.launches, forward.peak_bytes + 2 * part.targets.nbytes)
+
+
+def _read_by(config: ArmConfig) -> tuple[nn.Module, TrainingTask, Batch, Reader]:
+    """The network, a task of noise, what passes at once, and the losses that training reads."""
+    task = noise_task(config)
+    model = placed(config, build_model(config, task), torch.device("cpu"))
+    # elsewhere what the layers before the last are read by costs next to nothing
+    reads_last = config.constraint is None and config.facts.answers
+    part = task.train_batch(0).parts(config.accumulate)[0]
+    return model, task, part, last_loss if reads_last else layer_losses
 
 
 class _Pass(TorchDispatchMode):  # type: ignore[no-untyped-call]

@@ -22,7 +22,13 @@ import torch
 
 from search_spaces import catalog
 from search_spaces.space import SearchSpace
-from sweep.cost.counted_work import NotCounted, Work, counted_work
+from sweep.cost.counted_work import (
+    ForwardPass,
+    NotCounted,
+    Work,
+    counted_pass,
+    counted_work,
+)
 from sweep.cost.timed_steps import step_times, torch_threads
 from sweep.study import advice
 from trainables.config.arm import ArmConfig, DataConfig, default_constraint
@@ -221,16 +227,15 @@ def arm_seconds(config: ArmConfig, gpu: str | None = None) -> float:
     passes = evaluated_samples(config) * sample_s
     if gpu is not None and config.facts.answers:
         tokens = PROMPTS * len({0.0, config.train_gamma}) * LONGEST_ANSWER
-        passes += tokens * KERNEL_S * work_of(config.unconstrained()).launches
+        passes += tokens * KERNEL_S * pass_of(config.unconstrained()).launches
     return START_S + config.steps * _step_seconds(config, gpu) + passes
 
 
 def _evaluated_seconds(config: ArmConfig, gpu: str) -> float:
     """Seconds of a GPU and its host for one sample of an evaluation."""
-    work = work_of(config)
     numbers = math.prod(config.facts.sample_shape(config.data))
-    started = KERNEL_S * work.launches / _evaluated_at_once(config)
-    return max(work.forward_flops / _rate(config, gpu), started) + DRAWN_S * numbers
+    started = KERNEL_S * pass_of(config).launches / _evaluated_at_once(config)
+    return max(work_of(config).forward_flops / _rate(config, gpu), started) + DRAWN_S * numbers
 
 
 def _evaluated_at_once(config: ArmConfig) -> int:
@@ -274,7 +279,7 @@ def arm_memory_gb(config: ArmConfig, gpu: str | None = None) -> float:
     evaluated = 0
     if gpu is not None and not config.facts.reads_texts:
         at_once = _evaluated_at_once(config)
-        evaluated = work_of(replace(config, batch_size=at_once, accumulate=1)).passing_bytes
+        evaluated = pass_of(replace(config, batch_size=at_once, accumulate=1)).peak_bytes
     tensors = work.state_bytes + max(work.kept_bytes, evaluated)
     return (PROCESS_GB if gpu is None else GPU_GB + WORKSPACES_GB) + tensors / 1e9
 
@@ -289,10 +294,19 @@ def backward(config: ArmConfig) -> float:
 
 def work_of(config: ArmConfig) -> Work:
     """Operations and bytes of a run's steps; raises as ``counted_work``."""
+    return counted_work(_counted_shape(config))
+
+
+def pass_of(config: ArmConfig) -> ForwardPass:
+    """Kernels and memory of a forward pass of a run's batch; raises as ``counted_work``."""
+    return counted_pass(_counted_shape(config))
+
+
+def _counted_shape(config: ArmConfig) -> ArmConfig:
     shape = _of_its_shape(config)
     # A decoder's constrained arm has losses that its unconstrained one leaves out.
     costs_alike = config.matched_capacity and not config.facts.answers
-    return counted_work(shape.unconstrained() if costs_alike else shape)
+    return shape.unconstrained() if costs_alike else shape
 
 
 def is_timed(config: ArmConfig) -> bool:
@@ -356,7 +370,7 @@ def _step_seconds(config: ArmConfig, gpu: str | None) -> float:
     flops = _passes_a_step(config) * work.forward_flops
     if gpu is not None:
         passes = 3 + config.model.recompute  # a backward pass starts twice a forward pass's kernels
-        started = KERNEL_S * (passes * work.launches + KERNELS_OF_ADAM)
+        started = KERNEL_S * (passes * pass_of(config).launches + KERNELS_OF_ADAM)
         return max(flops / _rate(config, gpu), started)
     if is_timed(config):
         return _timed_step(_of_its_shape(config))

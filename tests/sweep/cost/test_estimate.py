@@ -45,7 +45,7 @@ def test_a_decoder_pays_for_its_inner_losses_and_its_answers() -> None:
     )
     none = plain.with_fields({"steps": 1, "report_every": 1})
     tokens = estimates.PROMPTS * 2 * estimates.LONGEST_ANSWER
-    written_s = tokens * estimates.KERNEL_S * estimates.work_of(plain).launches
+    written_s = tokens * estimates.KERNEL_S * estimates.pass_of(plain).launches
     assert estimates.arm_seconds(none, "h100") > written_s > 1
 
 
