@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from statistics import fmean, stdev
+from typing import TypeVar
 
 from sweep.confirmation import units
 from sweep.confirmation.arms import SettingArms, read_arms
@@ -89,7 +90,7 @@ def confirmed(
             design=plan.design,
             worst_score=plan.worst_score,
             seeds=Seeds(planned=plan.seeds, asked=definition.space.search_seeds),
-            families=plain.families(vacuous),
+            families=plain.families(Family, vacuous),
             settings=settings,
             controls={name: CONTROLS[name].says for name in plan.controls},
             deviations=list(deviations(objects, definition, plan, list(arms.values()))),
@@ -197,9 +198,7 @@ def _test_units(arms: SettingArms) -> UnitCounts | None:
     measured = arms.reference()
     if measured is None:
         return None
-    return UnitCounts.from_json(
-        units.Groups.of(measured.dev_units, arms.config.facts.unit).to_json()
-    )
+    return units.Groups.of(measured.dev_units, arms.config.facts.unit).counts()
 
 
 def _contrast(
@@ -240,6 +239,7 @@ def _shrinkage(searched: float | None, confirmed: float | None) -> float | None:
     return 1 - confirmed / searched
 
 
+AnyFamily = TypeVar("AnyFamily", bound=Family)
 Crossed = Callable[[str, int], units.OverUnits | None]  # of a setting, over its first seeds
 
 
@@ -251,10 +251,10 @@ class Held:
     rows: tuple[Row, ...]
     crossed: Mapping[str, units.OverUnits | None]  # by setting, over the seeds that it counts
 
-    def families(self, vacuous: Collection[str] = ()) -> list[Family]:
+    def families(self, kind: type[AnyFamily], vacuous: Collection[str] = ()) -> list[AnyFamily]:
         """The lines of the families, with what may be claimed of each; see ``family_mark``."""
         return [
-            Family.from_json({**row.to_json(), "marked": self.family_mark(row, vacuous)})
+            kind.from_json({**row.to_json(), "marked": self.family_mark(row, vacuous)})
             for row in self.rows
             if row.settings
         ]

@@ -73,11 +73,7 @@ def studied(objects: ObjectStore, search: Definition, plan: StudiesPlan) -> Stud
                 seeds=plan.seeds,
                 search_seeds=plan.search_seeds,
             ),
-            families=[
-                StudiedFamily.from_json({**row.to_json(), "marked": shown.family_mark(row)})
-                for row in shown.rows
-                if row.settings
-            ],
+            families=shown.families(StudiedFamily),
             settings=settings,
             deviations=[
                 *_other_tries(objects, plan),

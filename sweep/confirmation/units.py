@@ -15,6 +15,7 @@ import numpy as np
 from sweep.confirmation.arms import SettingArms
 from sweep.confirmation.measures import Outcome, measures_of
 from sweep.confirmation.plan import CONSTRAINED, Measure
+from sweep.confirmation.summary import UnitCounts
 from sweep.statistics.paired import Floats
 from sweep.statistics.two_sources import (
     CrossedInterval,
@@ -63,14 +64,11 @@ class Groups:
         """How many there are."""
         return len(set(self.of_units))
 
-    def to_json(self) -> dict[str, Json]:
-        """Plain values."""
-        return {
-            "units": len(self.of_units),
-            "unit": self.unit,
-            "groups": self.count,
-            "group": self.called,
-        }
+    def counts(self) -> UnitCounts:
+        """Their numbers, for the summary of a confirmation."""
+        return UnitCounts(
+            units=len(self.of_units), unit=self.unit, groups=self.count, group=self.called
+        )
 
 
 Read = Callable[[str], UnitMeans | None]  # by signature; None: not stored
@@ -122,7 +120,7 @@ class OverUnits:
             **vars(self.interval),
             "variance": vars(self.variance),
             "seeds": self.seeds,
-            **self.groups.to_json(),
+            **self.groups.counts().to_json(),
         }
 
 
