@@ -139,8 +139,7 @@ def _row(
         **score_columns("unconstrained_", mean, plain),
         f"gain_{mean}": summary.gain.ood_mean,
     }
-    row = finite(row)
-    return row
+    return finite(row)
 
 
 def score_columns(prefix: str, mean: str, values: ArmSummary | Gain) -> Row:

@@ -99,11 +99,8 @@ class Judging:
         pairs, _ = self._open.pop((setting, number))
         space = self._search.definition.space
         try:
-            read = partial(self._final, last)
-            point, least = (
-                self._search.points[setting][number],
-                space.setting(setting).least_descent,
-            )
+            read, point = partial(self._final, last), self._search.points[setting][number]
+            least = space.setting(setting).least_descent
             result = judge_proposal(number, point, pairs, read, space.tolerance, least)
             assert result is not None, "an arm of it is running again"
             outcome = ProposalOutcome.from_result(result)

@@ -59,8 +59,10 @@ class Search:
 
     def ask_ahead(self) -> None:
         """When the next thing is a slow ask, start it now, with what is known now."""
-        ask = self.plan.upcoming() if self._thread is not None else None
-        if ask is None or self._thread is None or (ask.setting, ask.number) in self._ahead:
+        if self._thread is None:
+            return
+        ask = self.plan.upcoming()
+        if ask is None or (ask.setting, ask.number) in self._ahead:
             return
         self._ahead[ask.setting, ask.number] = self._thread.submit(propose, *self._question(ask))
 

@@ -31,7 +31,7 @@ from sweep.tracking.address import (
     sqlite_path,
 )
 from trainables.machine import scratch
-from trainables.machine.atomic_files import atomic_file, left_overs
+from trainables.machine.atomic_files import atomic_file, remove_left_overs
 from trainables.machine.file_locks import has_locks
 
 if TYPE_CHECKING:
@@ -72,8 +72,7 @@ def make_client(uri: str) -> MlflowClient:
         if not path.exists():
             _create_whole(path)
         with suppress(OSError):  # of another user, say
-            for copy in left_overs(path):
-                copy.unlink(missing_ok=True)
+            remove_left_overs(path)
     try:
         refuse_other_schema(uri)
         return MlflowClient(tracking_uri=uri)
