@@ -346,7 +346,7 @@ def certificates(sweeps: int) -> Json:
 
 
 def without_winners(sweeps: int) -> Json:
-    """S8: sweeps all of whose proposals are vacuous or infeasible, and identical arms."""
+    """S8: sweeps all of whose proposals do not bind or are infeasible, and identical arms."""
     size = min(sweeps, 200)
     generator = generator_of("without winners")
     worth, _ = searched(generator, scales(generator, size), 10, 1.0, can_win=False)

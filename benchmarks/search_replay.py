@@ -21,7 +21,8 @@ With two landscapes and more, TPE is also started from the best ``STARTS`` winne
 one, at the same shares of the box, before its own proposals.
 
 Of the first 5, 10, 20 and 50 proposals, means over repeats with standard errors: how often there
-was a winner (feasible, useful, not vacuous, asking for what its setting demands); its regret, the
+was a winner (feasible, binding, better than trivial predictors, asking for what its setting
+demands); its regret, the
 objective less that of the best recorded winner; the same with the worst recorded winner's regret
 where there was none; CPU seconds an ask.
 """
@@ -193,7 +194,7 @@ def described(landscape: Landscape) -> dict[str, Json]:
     return {
         "arms": len(landscape.arms),
         "feasible": sum(bool(arm["feasible"]) for arm in landscape.arms),
-        "vacuous": sum(bool(arm["feasible"] and arm["vacuous"]) for arm in landscape.arms),
+        "not_binding": sum(bool(arm["feasible"] and arm["not_binding"]) for arm in landscape.arms),
         "could_win": len(wins),
         "ended_early": sum(told_of(0, arm).outcome in EARLY for arm in landscape.arms),
         "best": min(arm["objective"] for arm in wins),

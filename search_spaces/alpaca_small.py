@@ -23,7 +23,7 @@ SPACE = SearchSpace(
     base=ArmConfig(
         task="instruction_tuning",
         # every prompt must leave room for an answer; batches are of like length
-        data=DataConfig(name="alpaca", dev_share=0.1, max_length=1024, template="plain"),
+        data=DataConfig(name="alpaca", dev_fraction=0.1, max_length=1024, template="plain"),
         model=ModelConfig(
             name="decoder", layers=LAYERS, checkpoint="small_decoder"
         ),
@@ -33,8 +33,8 @@ SPACE = SearchSpace(
         batch_size=16,
         primal_lr=1e-3,
         weight_decay=0.01,
-        warmup_share=0.05,
-        decay_share=0.5,
+        warmup_fraction=0.05,
+        decay_fraction=0.5,
         report_every=100,
         eval_windows=40,
         eval_draws=1,

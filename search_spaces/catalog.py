@@ -90,9 +90,9 @@ def setting(
 ) -> Setting:
     """One row of a results table, named after what distinguishes it.
 
-    Without training noise nothing can be useful where the input is its own answer, in denoising
-    (docs/method.md): such a setting is trained and reported, and gets one proposal, because no
-    search could find a winner there.
+    Without training noise nothing beats the trivial predictors where the input is its own answer,
+    in denoising (docs/method.md): such a setting is trained and reported, and gets one proposal,
+    because no search could find a winner there.
 
     Args:
         data: name of the data set.
@@ -104,7 +104,7 @@ def setting(
         detached: without the gradient through the layer before; part of the name.
         alpha: the first proposal's.
         n_proposals: at most so many; None: as many as the space's.
-        least_descent: the share of f0 that a winner must be asked to remove over all layers.
+        least_descent: the fraction of f0 that a winner must be asked to remove over all layers.
         fields: more that this row sets; not part of the name.
         ranges: what it searches in the place of the space's ranges.
 

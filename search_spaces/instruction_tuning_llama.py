@@ -21,15 +21,15 @@ SPACE = SearchSpace(
     summary="Llama 3.1 8B on Alpaca, Table 5; all weights need more than 80 GB",
     base=ArmConfig(
         task="instruction_tuning",
-        data=DataConfig(name="alpaca", dev_share=0.02, max_length=1024),
+        data=DataConfig(name="alpaca", dev_fraction=0.02, max_length=1024),
         model=ModelConfig(name="decoder", layers=0, checkpoint="meta-llama/Llama-3.1-8B"),
         train_gamma=0.25,
         steps=23_000,  # 2 epochs of the 45,900 instructions that are neither dev nor test
         batch_size=4,
         primal_lr=1e-5,
         weight_decay=0.01,
-        warmup_share=0.03,
-        decay_share=0.97,
+        warmup_fraction=0.03,
+        decay_fraction=0.97,
         report_every=1000,
         eval_windows=300,
         eval_draws=2,

@@ -14,7 +14,7 @@ SPACE = SearchSpace(
     summary="MiniLM and UT on IMDb, Lagrangian and detached, 4 seeds of one proposal",
     base=ArmConfig(
         task="text_classification",
-        data=DataConfig(name="imdb", dev_share=0.1, max_length=64),
+        data=DataConfig(name="imdb", dev_fraction=0.1, max_length=64),
         model=ModelConfig(
             name="encoder",
             layers=0,
@@ -26,8 +26,8 @@ SPACE = SearchSpace(
         primal_lr=5e-5,
         readout_lr=1e-3,
         weight_decay=0.01,
-        warmup_share=0.1,
-        decay_share=0.9,
+        warmup_fraction=0.1,
+        decay_fraction=0.9,
         report_every=200,
         eval_windows=300,
         eval_draws=2,

@@ -23,7 +23,7 @@ DUST = {
     "constraint.dual_signal": "violation",
     "constraint.dual_lr": 0.125,
 }
-# That of UT follows the share of the allowed loss: its layers are within reach of it.
+# That of UT follows the fraction of the allowed loss: its layers are within reach of it.
 UT = {
     "batch_size": 32,
     "constraint.reference_loss": 0.2,  # 1.45 times the unchanged input's loss

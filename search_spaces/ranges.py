@@ -135,10 +135,10 @@ def into(values: Range, coordinate: Json) -> Json:
     return min(max(cast(float, coordinate), values.low), values.high)
 
 
-def at_share(values: Range, share: float) -> Json:
+def at_fraction(values: Range, share: float) -> Json:
     """The coordinate that lies at this share, in [0, 1), of a range.
 
-    >>> round(at_share(LogUniform(0.01, 1.0), 0.5), 6)
+    >>> round(at_fraction(LogUniform(0.01, 1.0), 0.5), 6)
     0.1
     """
     if isinstance(values, Choice):

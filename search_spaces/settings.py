@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, cast
 
 from search_spaces.ranges import Range, is_finite, is_whole, range_from_json, range_to_json
-from trainables.config.arm import field_of
+from trainables.config.arm import RENAMED, field_of
 from trainables.config.fields import NamedFields, Untyped, check_ruled
 from trainables.errors import InvalidValue, require
 from trainables.plain import Json
@@ -32,7 +32,7 @@ _IS_COUNT = Untyped(
     "a whole number from 1 up, or null for as many as the space's",
 )
 _IS_SHARE = Untyped(
-    lambda value: is_finite(value) and 0 <= value < 1, "a share of f0 from 0 up and below 1"
+    lambda value: is_finite(value) and 0 <= value < 1, "a fraction of f0 from 0 up and below 1"
 )
 
 
@@ -45,7 +45,7 @@ class Setting(NamedFields):
     n_proposals: Annotated[int | None, _IS_COUNT] = None  # at most so many of the space's
     # In the place of the space's.
     ranges: Annotated[Mapping[str, Range], IS_MAPPING] = field(default_factory=dict)
-    # The share of f0 that a winner must be asked to remove, all layers together; see
+    # The fraction of f0 that a winner must be asked to remove, all layers together; see
     # ``constraints.demanded_descent``. 0: whatever it asks for.
     least_descent: Annotated[float, _IS_SHARE] = 0.0
     # Proposals that are given, by name, before any that are searched: each what it changes in the
@@ -76,7 +76,7 @@ class Setting(NamedFields):
             points = {point["name"]: dict(point["fields"]) for point in points}
         return cls(
             plain["name"],
-            dict(plain["fields"]),
+            {RENAMED.get(name, name): value for name, value in plain["fields"].items()},
             plain.get("n_proposals"),
             ranges_from_json(plain),
             plain.get("least_descent", 0.0),

@@ -77,7 +77,7 @@ _ARE_SEEDS = Untyped(
 )
 _IS_TOLERANCE = Untyped(
     lambda share: is_finite(share) and 0 <= share < 1,
-    "a share of the demanded descent from 0 up and below 1",
+    "a fraction of the demanded descent from 0 up and below 1",
     "at 1 a layer that removes nothing would be feasible.",
 )
 _IS_GPU_SHARE = Untyped(

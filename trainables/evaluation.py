@@ -356,7 +356,7 @@ def evaluate(
         descent_ratio_quantiles=ratios.quantiles.tolist(),
         descent_ratio_counts=ratios.counts.tolist(),
         descent_ratio_mean=ratios.mean.tolist(),
-        descent_share=ratios.share.tolist(),
+        descent_fraction=ratios.share.tolist(),
         multipliers=multipliers,
         hidden_norms=held_out.norms.tolist(),
         answers=written_answers(config, task, model, split),

@@ -55,6 +55,17 @@ def _read(kind: Any, plain: Json) -> Json:
     return kind.from_json(plain) if hasattr(kind, "from_json") else plain
 
 
+def with_names(plain: Json, names: Mapping[str, str]) -> Json:
+    """A copy of plain values in which the keys in ``names``, at any depth, are called otherwise.
+
+    >>> with_names({"a": [{"b": 1}]}, {"b": "c"})
+    {'a': [{'c': 1}]}
+    """
+    if isinstance(plain, Mapping):
+        return {names.get(key, key): with_names(value, names) for key, value in plain.items()}
+    return [with_names(v, names) for v in plain] if isinstance(plain, list | tuple) else plain
+
+
 def finite(value: T) -> T:
     """The value with NaN and infinities as None: JSON has neither.
 

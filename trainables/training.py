@@ -175,7 +175,7 @@ class Training:
     def lr_factor(self, step: int) -> float:
         """Factor of all learning rates at primal step ``step``."""
         config = self.config
-        return lr_factor(step, config.steps, config.decay_share, config.warmup_share)
+        return lr_factor(step, config.steps, config.decay_fraction, config.warmup_fraction)
 
     @property
     def sums(self) -> Tensor:

@@ -80,7 +80,7 @@ def finished_record(config: ArmConfig) -> ArmRecord:
         objective=0.3 + luck,
         objective_gammas=[0.2],
         descent_ratio_quantiles=[[0.5] * 21] * LAYERS,
-        descent_share=[0.9] * LAYERS,
+        descent_fraction=[0.9] * LAYERS,
         multipliers=[] if config.constraint is None else [0.5] * LAYERS,
     )
     layers = {name: losses[1:] for name in ("violations", "multipliers", "slacks")}

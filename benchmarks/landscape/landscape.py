@@ -24,7 +24,7 @@ Arm = Mapping[str, Json]  # an entry of benchmarks/landscape/record.py
 
 
 def share_of(values: Range, coordinate: float) -> float:
-    """At which share of a range a coordinate lies: the inverse of ``at_share``.
+    """At which share of a range a coordinate lies: the inverse of ``at_fraction``.
 
     >>> round(share_of(Uniform(1.0, 3.0), 1.5), 9)
     0.25
@@ -77,7 +77,7 @@ class Landscape:
     def wins(self, arm: Arm) -> bool:
         """Whether an arm that was trained to its end could win its setting."""
         asks = arm["demanded_descent"] >= self.least - ROUNDING
-        return bool(arm["feasible"] and arm["useful"] and not arm["vacuous"] and asks)
+        return bool(arm["feasible"] and arm["beats_trivial"] and not arm["not_binding"] and asks)
 
     def best(self, arms: Sequence[Arm]) -> float:
         """The least objective of those that could win; infinite where none could."""

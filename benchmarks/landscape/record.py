@@ -21,7 +21,14 @@ from scipy.stats import qmc
 
 from benchmarks.trained import trained
 from search_spaces.catalog import find
-from search_spaces.ranges import LogDecay, LogUniform, Range, at_share, range_to_json, resilience_of
+from search_spaces.ranges import (
+    LogDecay,
+    LogUniform,
+    Range,
+    at_fraction,
+    range_to_json,
+    resilience_of,
+)
 from sweep.cli.options import parse_values
 from sweep.study.feasibility import judge
 from trainables.build import build_task, parameter_dtype
@@ -45,7 +52,9 @@ def point_at(
     ranges: dict[str, Range], shares: Sequence[float], dual_steps: float
 ) -> dict[str, float]:
     """The point that lies at these shares of the box."""
-    at = {name: at_share(ranges[name], share) for name, share in zip(ranges, shares, strict=True)}
+    at = {
+        name: at_fraction(ranges[name], share) for name, share in zip(ranges, shares, strict=True)
+    }
     if isinstance(ranges[RESILIENCE], LogDecay):
         at[RESILIENCE] = resilience_of(at[RESILIENCE], dual_lr=at[DUAL_LR], dual_steps=dual_steps)
     return at
@@ -62,8 +71,8 @@ def entry(record: ArmRecord, baseline: ArmRecord, epoch: int) -> dict[str, Json]
         "missing_shares": None if judgement is None else list(judgement.held_out),
         "worst_missing_share": None if judgement is None else judgement.worst,
         "feasible": judgement is not None and judgement.feasible,
-        "useful": judgement is not None and judgement.useful,
-        "vacuous": beside.feasible,
+        "beats_trivial": judgement is not None and judgement.beats_trivial,
+        "not_binding": beside.feasible,
         "objective": None if evaluation is None else evaluation.objective,
         "losses": None if evaluation is None else evaluation.held_out_losses(),
         "demanded_descent": demanded_descent(constraint, record.config.model.layers),

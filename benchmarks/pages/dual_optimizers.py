@@ -55,7 +55,7 @@ def _table(rows: Json, reaches: int) -> str:
     lines += [
         [f"**of {of[0]['arms']} arms**", *(str(row["feasible"]) for row in of)],
         ["settings that most seeds meet", *(str(r["settings_most_seeds_feasible"]) for r in of)],
-        ["feasible from, median share of steps", *(number(s, 2, short=True) for s in share)],
+        ["feasible from, median fraction of steps", *(number(s, 2, short=True) for s in share)],
         [f"rates feasible on the tuning seed, of {tries}", *(str(met_rates(row)) for row in of)],
         ["gain in the objective over SGD, both feasible (pairs)", "", *map(gain, of[1:])],
     ]

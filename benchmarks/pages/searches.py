@@ -70,7 +70,7 @@ def _facts(replayed: Json, halved: Json) -> Iterator[str]:
         path = RESULTS.parent / "landscape" / f"{name}.json"
         base = json.loads(path.read_text(encoding="utf-8"))["base"]
         yield f"UT with {base['model']['layers']} layers {called}, {base['steps']} steps"
-    yield f"{imdb['feasible']} are feasible, {imdb['vacuous']} of these not binding"
+    yield f"{imdb['feasible']} are feasible, {imdb['not_binding']} of these not binding"
     yield f"so that {imdb['could_win']} could win"
     yield f"{ped2['could_win']} could win"
     repeats = {name: imdb[name]["10"]["repeats"] for name in ("tpe", "gp")}

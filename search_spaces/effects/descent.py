@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import cast
 
-from search_spaces.ranges import Choice, at_share
+from search_spaces.ranges import Choice, at_fraction
 from search_spaces.space import SearchSpace, Setting
 from trainables.plain import Json
 
@@ -19,7 +19,7 @@ def highest_alpha(reached: float, factors: int) -> float:
     """The largest alpha that can be met, to two decimals: what lies above it is not searched.
 
     Args:
-        reached: the lowest loss that the network attains, as a share of f0.
+        reached: the lowest loss that the network attains, as a fraction of f0.
         factors: factors of 1 - alpha between f0 and the last layer's bound: L - 1 with
             ``bound_first``, else L.
 
@@ -76,7 +76,7 @@ def too_weak(space: SearchSpace, setting: Setting) -> Iterator[str]:
         return
     from trainables.primal_dual.constraints import demanded_descent  # numpy, which no space needs
 
-    grid = [at_share(values, (k + 0.5) / GRID) for k in range(GRID)]
+    grid = [at_fraction(values, (k + 0.5) / GRID) for k in range(GRID)]
     alphas = values.values if isinstance(values, Choice) else grid
 
     def asks_for(alpha: Json) -> float:

@@ -14,13 +14,13 @@ from collections.abc import Iterator, Mapping
 
 from search_spaces.effects.by_effect import DUAL_LR, RESILIENCE, STATED, decaying, stated
 from search_spaces.effects.descent import too_weak
-from search_spaces.ranges import Choice, at_share, decay_of
+from search_spaces.ranges import Choice, at_fraction, decay_of
 from search_spaces.space import SearchSpace, Setting
 from trainables.config.arm import ArmConfig, ConstraintConfig
 from trainables.plain import Json
 from trainables.primal_dual.schedule import effective_dual_steps
 
-IDLE_DECAY = 0.2  # a smaller share of a multiplier lost over the whole run is no effect
+IDLE_DECAY = 0.2  # a smaller fraction of a multiplier lost over the whole run is no effect
 IDLE_WEIGHT = 0.05  # a layer weight below this counts for nothing beside the output's own, 1
 MOST = 0.5  # of the box without effect: a warning
 GRID = 16  # values of each range that are looked at
@@ -47,7 +47,7 @@ def _what_matters(space: SearchSpace, setting: Setting) -> str:
     """A key of what idle ranges depend on: settings with equal keys have the same ones."""
     config = space.base.with_fields({**setting.fields, "constraint.alpha": 0.1})  # it plays no part
     ranges = {n: r for n, r in space.ranges_of(setting).items() if n != "constraint.alpha"}
-    run = (config.constraint, config.steps, config.decay_share, config.warmup_share)
+    run = (config.constraint, config.steps, config.decay_fraction, config.warmup_fraction)
     return repr((ranges, run, config.train_gamma))
 
 
@@ -67,11 +67,11 @@ def _of_setting(space: SearchSpace, setting: Setting) -> Iterator[str]:
     axes = [
         ranges[n].values  # type: ignore[union-attr]
         if isinstance(ranges[n], Choice)
-        else tuple(at_share(ranges[n], (k + 0.5) / GRID) for k in range(GRID))
+        else tuple(at_fraction(ranges[n], (k + 0.5) / GRID) for k in range(GRID))
         for n in names
     ]
     own = {DUAL_LR: constraint.dual_lr, RESILIENCE: constraint.resilience}
-    rest = {n: at_share(values, 0.5) for n, values in ranges.items() if n not in names}
+    rest = {n: at_fraction(values, 0.5) for n, values in ranges.items() if n not in names}
     points: list[Mapping[str, Json]] = []
     for values in itertools.product(*axes):
         point = space.point_of(setting, {**rest, **dict(zip(names, values, strict=True))})

@@ -77,7 +77,7 @@ def _samples(config: ArmConfig) -> int | None:
         known = _TEXTS.get(data.name)
         if known is None:
             return None
-        train = known - math.ceil(round(known * data.dev_share, 9))
+        train = known - math.ceil(round(known * data.dev_fraction, 9))
         return train if data.max_items is None else min(train, data.max_items)
     clips = _VIDEOS.get(data.name)
     if clips is None or config.task not in ("video_denoising", "frame_denoising"):
@@ -95,4 +95,4 @@ def _training_clips(clips: _Clips, config: ArmConfig) -> int:
     count = clips.clips if most is None else min(clips.clips, most)
     if clips.has_dev and most is None:
         return count
-    return count - min(math.ceil(round(count * config.data.dev_share, 9)), count - 1)
+    return count - min(math.ceil(round(count * config.data.dev_fraction, 9)), count - 1)

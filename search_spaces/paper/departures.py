@@ -31,7 +31,7 @@ def _of_training(config: ArmConfig) -> Iterator[str]:
         extras.append(f"AdamW with a decay of {config.weight_decay:g}")
     if config.readout_lr not in (None, config.primal_lr):
         extras.append(f"a learning rate of {config.readout_lr:g} for the readout")
-    shares = (("rises", config.warmup_share), ("falls", config.decay_share))
+    shares = (("rises", config.warmup_fraction), ("falls", config.decay_fraction))
     moves = [f"{verb} over {share:.0%}" for verb, share in shares if share > 0]
     extras += [f"a learning rate that {' and '.join(moves)} of the steps"] if moves else []
     extras.append(f"gradients clipped at {config.grad_clip:g}")

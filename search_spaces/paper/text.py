@@ -53,17 +53,17 @@ class BestValues:
     model: str
     layers: int  # as printed
     train_gamma: float
-    kept_share: float  # 1 - alpha
+    kept_fraction: float  # 1 - alpha
     reference_loss: float  # f0, in nats
 
     @property
     def alpha(self) -> float:
         """The fraction of its loss that each layer must remove, eq. (4)."""
-        return round(1 - self.kept_share, 6)
+        return round(1 - self.kept_fraction, 6)
 
     def demanded_loss(self, layers: int) -> float:
         """The cross entropy that the last of ``layers`` layers must reach: f0 (1 - alpha)^L."""
-        return float(self.reference_loss * self.kept_share**layers)
+        return float(self.reference_loss * self.kept_fraction**layers)
 
 
 BEST: dict[tuple[str, str], BestValues] = {

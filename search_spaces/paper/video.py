@@ -26,13 +26,13 @@ class BestValues:
 
     model: str
     reference_loss: float  # f0
-    kept_share: float  # 1 - alpha: as alpha it would ask for an RMSE below 6 after three layers
+    kept_fraction: float  # 1 - alpha: as alpha it would ask for an RMSE below 6 after three layers
     loss_unit: str  # what f0 is measured in, as far as it can be read off the results
 
     @property
     def alpha(self) -> float:
         """The fraction of its loss that each layer must remove, eq. (4)."""
-        return round(1 - self.kept_share, 6)
+        return round(1 - self.kept_fraction, 6)
 
 
 _PATCH = "sum of squares over the 256 pixels of a patch, pixels in [0, 1]"

@@ -42,11 +42,11 @@ COLUMNS: dict[str, tuple[str, str]] = {  # unit, meaning
     "why": ("", "why the setting has no winner"),
     "n_proposals_finished": ("proposals", "those whose arms are final on every seed"),
     "n_seeds": ("seeds", "search seeds; numbers of a setting are means over them"),
-    "vacuous": ("yes or no", "plain training meets the constraint, too, so the pair says nothing"),
+    "not_binding": ("yes or no", "plain training meets the constraint too: the pair says nothing"),
     "selection_biased": ("yes or no", "the pair was chosen by these scores: its gain is no "
                          "result before fresh seeds confirm it"),
-    "demanded_descent": ("share of f0", "what all layers together are asked to remove"),
-    "tolerance": ("share", "missing share that is still feasible"),
+    "demanded_descent": ("fraction of f0", "what all layers together are asked to remove"),
+    "tolerance": ("fraction", "missing share that is still feasible"),
     "layer": ("", "layer; 0 is the input of the first; missing: of the model's output"),
     "shift": ("", "kind of disturbance; gaussian is noise alone"),
     "severity": ("as docs/results.md says", "how strong it is; of gaussian the test gamma"),
@@ -59,7 +59,7 @@ COLUMNS: dict[str, tuple[str, str]] = {  # unit, meaning
 # What is measured: columns, with an arm's name before them too, and kinds of value.
 QUANTITIES: dict[str, tuple[str, str]] = {
     "objective": ("", "what the search minimises (docs/results.md, Scores); lower is better"),
-    "ood_mean": ("{unit}", "mean {metric} over all test gammas; {direction}"),
+    "mean_over_gammas": ("{unit}", "mean {metric} over all test gammas; {direction}"),
     "ood_auc": ("{unit} x gamma", "area under {metric} over test gamma; {direction}"),
     "seen_mean": ("{unit}", "mean {metric} over the seen test gammas; {direction}"),
     "unseen_mean": ("{unit}", "mean {metric} over the unseen test gammas, out of distribution; "
@@ -69,17 +69,17 @@ QUANTITIES: dict[str, tuple[str, str]] = {
     "training_loss": (LOSS, "on training data, at train gamma; lower is better"),
     "loss": (LOSS, "held out, at a test condition, by layer; lower is better"),
     "feasible": ("yes or no", "no layer's missing share is above the tolerance"),
-    "useful": ("yes or no", "better on held-out data than the input itself and the best constant"),
+    "beats_trivial": ("yes or no", "held-out loss below the input's and the best constant's"),
     "certificate": ("", "whether 95 % bounds over the held-out units confirm the verdict"),
-    "worst_missing_share": ("share", "largest missing share of any layer; 0 and below: met, 1: no "
-                            "descent"),
+    "worst_missing_share": ("fraction", "largest missing share of any layer; 0 and below: met, "
+                            "1: no descent"),
     "worst_layer": ("", "the layer of the largest missing share"),
-    "missing_share": ("share", "violation over the reduction that was asked, held out; 0 and "
+    "missing_share": ("fraction", "violation over the reduction that was asked, held out; 0 and "
                       "below: met, 1: no descent, above: the loss rises"),
-    "missing_share_training": ("share", "missing share on training data"),
-    "missing_share_relaxed": ("share", "missing share less the slack that resilience grants"),
+    "missing_share_training": ("fraction", "missing share on training data"),
+    "missing_share_relaxed": ("fraction", "missing share less the slack that resilience grants"),
     "multiplier": ("", "final multiplier of the layer's constraint, at least 0"),
-    "descent_share": ("share", "of held-out samples, those whose loss falls in this layer"),
+    "descent_fraction": ("fraction", "of held-out samples, those whose loss falls in this layer"),
     "descent_ratio_qNN": ("ratio", "loss after the layer over the loss before it, of held-out "
                           "samples: the quantile of NN %"),
     "hidden_norm": ("features, or the prediction's unit", "RMS of what the layer's loss is read "
@@ -120,7 +120,7 @@ CONTRASTS: dict[str, tuple[str, str]] = {
     "p_equivalent": ("", "p of two one-sided tests for equivalence"),
     "e_value": ("", "evidence of a test that may look at any time: 1 over it is p, at most 1"),
     "d_z": ("sd of the gains", "mean gain over their standard deviation"),
-    "outcome": ("", "better, worse, equivalent, undecided, vacuous: what may be claimed"),
+    "outcome": ("", "better, worse, equivalent, undecided, not binding: what may be claimed"),
     "decided_at": ("seeds", "at how many seeds it was decided"),
     "sign_flip_p": ("", "p of the sign-flip test"),
     "sign_flip_least_p": ("", "the least p that so many seeds can give there"),
@@ -137,7 +137,7 @@ CONTRASTS: dict[str, tuple[str, str]] = {
     "variance_unit": ("{unit} squared", "variance of the gain over groups of test units"),
     "variance_rest": ("{unit} squared", "variance that is of neither alone"),
     "search_gain": ("{unit}", "the gain on the data that selected the pair"),
-    "shrinkage": ("share", "of that gain, what was lost on fresh seeds and on other data, test"),
+    "shrinkage": ("fraction", "of that gain, what was lost on fresh seeds and on other data, test"),
     "equal_tries_gain": ("{unit}", "in the search, the best of some tries less the best of as many "
                          "plain seeds, of the tested measure; above 0 is better"),
     "equal_tries": ("tries", "how many of each side that is, the mean over all ways to draw them"),
@@ -187,7 +187,7 @@ def _quantity(name: str, metric: Metric) -> tuple[str, str]:
     """A quantity; KeyError where nobody said what it is."""
     key = metric.key
     named = {
-        f"mean_{key}": QUANTITIES["ood_mean"],
+        f"mean_{key}": QUANTITIES["mean_over_gammas"],
         key: ("{unit}", "{metric} at a test condition; {direction}"),
         f"layer_{key}": ("{unit}", "{metric} read off a layer at a test gamma; {direction}"),
         f"probe_{key}": ("{unit}", "{metric} of a readout fitted to this layer alone; {direction}"),

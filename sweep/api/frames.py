@@ -31,7 +31,7 @@ WHOLE = ("proposal", "seed", "layer", "layers", "step", "steps")  # numbers that
 PAIR = ["setting", "proposal", "shown", "arm", "seed"]
 OF_LAYER = (
     "held_out_loss", "training_loss", "probe_loss", "missing_share", "missing_share_training",
-    "missing_share_relaxed", "multiplier", "descent_share", "hidden_norm",
+    "missing_share_relaxed", "multiplier", "descent_fraction", "hidden_norm",
 )  # fmt: skip
 
 
@@ -64,7 +64,7 @@ def setting_rows(space: SearchSpace, summaries: Iterable[SettingSummary]) -> Ite
             **{n.removeprefix("constraint."): v for n, v in (summary.point or {}).items()},
             "n_proposals_finished": summary.proposals.finished,
             "n_seeds": len(summary.search_seeds),
-            "vacuous": summary.vacuous,
+            "not_binding": summary.not_binding,
             "demanded_descent": summary.demanded_descent,
             "tolerance": summary.tolerance,
             "selection_biased": summary.gain.selection_biased,

@@ -38,10 +38,10 @@ from sweep.study.definition import Definition
 from sweep.study.lock import driver_of
 from sweep.study.registration import Say, resolved
 from trainables.code_version import code_version
-from trainables.config.arm import ArmConfig
+from trainables.config.arm import FIRST_NAMES, ArmConfig
 from trainables.config.test_conditions import unseen_gammas
 from trainables.errors import InvalidValue, Misuse
-from trainables.plain import Json
+from trainables.plain import Json, with_names
 from trainables.records.arm_record import ArmRecord
 from trainables.records.objects import ObjectStore
 
@@ -343,12 +343,12 @@ def free_seeds(first: int, count: int, taken: Collection[int]) -> tuple[int, ...
 def tested_measure(space: SearchSpace) -> Measure:
     """The mean over unseen test gammas where every setting has some, else over all."""
     runs = [space.run(setting, {}, seed=0) for setting in space.settings]
-    return "unseen_mean" if all(map(unseen_gammas, runs)) else "ood_mean"
+    return "unseen_mean" if all(map(unseen_gammas, runs)) else "mean_over_gammas"
 
 
 def digest_of(space: SearchSpace) -> str:
     """12 hex digits of everything that is trained but for its seeds and where its data lie."""
-    plain = space.to_json()
+    plain = with_names(space.to_json(), FIRST_NAMES)
     plain["base"]["data"]["folder"] = plain["search_seeds"] = None
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:12]
 

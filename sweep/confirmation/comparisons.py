@@ -52,7 +52,7 @@ from trainables.primal_dual.certificate import LEAST_UNITS
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
-CERTIFIED = 0.8  # share of seeds certified feasible from which a cell says feasible
+CERTIFIED = 0.8  # fraction of seeds certified feasible from which a cell says feasible
 Gains = Mapping[int, float]  # by seed
 
 
@@ -78,7 +78,7 @@ def confirmed(
         for one in plan.settings
     ]
     plain = tables[UNCONSTRAINED]
-    vacuous = [one.setting for one in settings if one.vacuous]
+    not_binding = [one.setting for one in settings if one.not_binding]
     return finite(
         ConfirmationSummary(
             name=definition.name,
@@ -89,8 +89,8 @@ def confirmed(
             unit=facts.metric.unit,
             design=plan.design,
             worst_score=plan.worst_score,
-            seeds=Seeds(planned=plan.seeds, asked=definition.space.search_seeds),
-            families=plain.families(Family, vacuous),
+            seeds=Seeds(planned=plan.seeds, requested=definition.space.search_seeds),
+            families=plain.families(Family, not_binding),
             settings=settings,
             controls={name: CONTROLS[name].says for name in plan.controls},
             deviations=list(deviations(objects, definition, plan, list(arms.values()))),
@@ -168,11 +168,11 @@ def _setting(
     few = test_units is not None and test_units.groups < LEAST_UNITS
     meets = (plain.feasible_by_mean or 0) if few else plain.certified.feasible
     judged = plain.seeds - plain.counted_as_constant
-    vacuous = judged > 0 and meets / judged >= CERTIFIED
+    not_binding = judged > 0 and meets / judged >= CERTIFIED
     contrasts = {}
     for other, row in rows.items():
         is_plain = other == UNCONSTRAINED
-        marked = "vacuous" if vacuous and is_plain else tables[other].mark(row)
+        marked = "not binding" if not_binding and is_plain else tables[other].mark(row)
         contrasts[other] = _contrast(plan, arms, other, row, marked, tables[other])
     return ConfirmedSetting(
         setting=planned.name,
@@ -189,7 +189,7 @@ def _setting(
         equal_tries=None
         if planned.equal_tries is None
         else EqualTries.from_json(planned.equal_tries),
-        vacuous=vacuous,
+        not_binding=not_binding,
     )
 
 
@@ -233,7 +233,7 @@ def _means(of: Mapping[int, Outcome], seeds: Sequence[int]) -> dict[Measure, flo
 
 
 def _shrinkage(searched: float | None, confirmed: float | None) -> float | None:
-    """The share of a search's gain that was lost; None where it saw no gain."""
+    """The fraction of a search's gain that was lost; None where it saw no gain."""
     if searched is None or confirmed is None or searched <= 0:
         return None
     return 1 - confirmed / searched
@@ -251,10 +251,10 @@ class Held:
     rows: tuple[Row, ...]
     crossed: Mapping[str, units.OverUnits | None]  # by setting, over the seeds that it counts
 
-    def families(self, kind: type[AnyFamily], vacuous: Collection[str] = ()) -> list[AnyFamily]:
+    def families(self, kind: type[AnyFamily], not_binding: Collection[str] = ()) -> list[AnyFamily]:
         """The lines of the families, with what may be claimed of each; see ``family_mark``."""
         return [
-            kind.from_json({**row.to_json(), "marked": self.family_mark(row, vacuous)})
+            kind.from_json({**row.to_json(), "marked": self.family_mark(row, not_binding)})
             for row in self.rows
             if row.settings
         ]
@@ -267,16 +267,15 @@ class Held:
         """
         return row.outcome if self._bears_out(row.outcome, row) else "undecided"
 
-    def family_mark(self, row: Row, vacuous: Collection[str] = ()) -> Marked:
+    def family_mark(self, row: Row, not_binding: Collection[str] = ()) -> Marked:
         """The outcome that a table may print of a family.
 
-        Its own, where some setting that is not ``vacuous`` points that way and bears it out over
-        units; else there is nothing that it could be about.
+        The family's own, where a binding setting points that way and bears it out over units.
         """
         of = [one for one in self.rows if one.family == row.family and not one.settings]
-        binding = [one for one in of if one.name not in vacuous]
+        binding = [one for one in of if one.name not in not_binding]
         if not binding:
-            return "vacuous"
+            return "not binding"
         signs = {"better": 1, "worse": -1}
         sign = signs.get(row.outcome, 0)
         alike = [one for one in binding if not sign or (one.mean or 0.0) * sign > 0]

@@ -96,7 +96,7 @@ def _measures(
         "unseen_mean": unseen,
         "seen_mean": seen,
         "shift_mean": _mean([score for family in shifts.values() for score in family.values()]),
-        "ood_mean": _mean(list(scores.values())),
+        "mean_over_gammas": _mean(list(scores.values())),
         "ood_auc": area(scores) if len(scores) > 1 else None,
     }
     return {name: mean for name, mean in found.items() if mean is not None}

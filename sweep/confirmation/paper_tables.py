@@ -27,7 +27,7 @@ _LINES: Mapping[Measure, str] = {
     "unseen_mean": "unseen",
     "seen_mean": "seen",
     "shift_mean": "shifts",
-    "ood_mean": "all",
+    "mean_over_gammas": "all",
     "ood_auc": "area",
 }
 _MARKS = {
@@ -129,12 +129,12 @@ def _lines(space: SearchSpace, one: ConfirmedSetting, measure: Measure) -> list[
 
 
 def _paper_measure(space: SearchSpace, name: str) -> Measure:
-    return "ood_auc" if paper_measure(_config(space, name)) == "ood_auc" else "ood_mean"
+    return "ood_auc" if paper_measure(_config(space, name)) == "ood_auc" else "mean_over_gammas"
 
 
 def _mark(one: ConfirmedSetting) -> str:
     ours = one.constrained
-    mark = NO_WINNER if one.vacuous else ""
+    mark = NO_WINNER if one.not_binding else ""
     if ours.feasible or not ours.seeds:
         return mark
     by_mean = ours.feasible_by_mean or 0

@@ -22,21 +22,23 @@ from sweep.study.advice import note
 from sweep.study.definition import folder, sweep_names
 from trainables.config.arm import ArmConfig
 from trainables.errors import UnreadableObject
-from trainables.plain import Json
+from trainables.plain import Json, with_names
 from trainables.records.objects import ObjectStore
 
 CONSTRAINED: str
 UNCONSTRAINED: str
 CONSTRAINED, UNCONSTRAINED = ARMS  # the listed point that is confirmed, and its baseline
 # What is compared, on the test split: the first one is tested.
-Measure = Literal["unseen_mean", "seen_mean", "shift_mean", "ood_mean", "ood_auc"]
+Measure = Literal["unseen_mean", "seen_mean", "shift_mean", "mean_over_gammas", "ood_auc"]
 MEASURES: Mapping[Measure, str] = {
     "unseen_mean": "mean over the test gammas beyond what training or selection looked at",
     "seen_mean": "mean over the test gammas that training or selection looked at",
     "shift_mean": "mean over the shifts beside Gaussian noise and their severities",
-    "ood_mean": "mean over all test gammas",
+    "mean_over_gammas": "mean over all test gammas",
     "ood_auc": "area over all test gammas",
 }
+MEAN: Measure = "mean_over_gammas"
+_FIRST_MEAN = "ood_mean"  # its name in plans of earlier versions, whose digests stay
 SEEDS = 10  # of a confirmation, unless another number is asked for
 FIRST_STAGE = 3  # seeds before the first look of a plan that may look at any time
 FIRST_SEED = 1000  # of confirmations; seeds of the search are passed over
@@ -90,7 +92,10 @@ class Plan:
     @classmethod
     def from_json(cls, plain: Mapping[str, Json]) -> Self:
         """The plan that ``to_json`` wrote."""
+        plain = with_names(plain, {_FIRST_MEAN: MEAN})
         values = dict(plain)
+        if values["measure"] == _FIRST_MEAN:
+            values["measure"] = MEAN
         values["settings"] = tuple(PlannedSetting(**one) for one in plain["settings"])
         values["design"] = Design.from_json(plain["design"])
         for name in ("controls", "seeds"):
@@ -114,7 +119,10 @@ class Plan:
     @property
     def digest(self) -> str:
         """12 hex digits that name it: a hash of everything in it."""
-        text = json.dumps(self.to_json(), sort_keys=True)
+        plain = with_names(self.to_json(), {MEAN: _FIRST_MEAN})
+        if self.measure == MEAN:
+            plain["measure"] = _FIRST_MEAN
+        text = json.dumps(plain, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 

@@ -16,7 +16,7 @@ from sweep.statistics.design import Design, Outcome
 from sweep.statistics.row import Row
 from trainables.plain import Json, Plain
 
-Marked = Outcome | Literal["vacuous"]  # what may be claimed
+Marked = Outcome | Literal["not binding"]  # what may be claimed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +133,7 @@ class ConfirmedSetting(Plain):
     confirmed_gain: float | None
     shrinkage: float | None
     equal_tries: EqualTries | None
-    vacuous: bool
+    not_binding: bool
 
     @property
     def constrained(self) -> ArmsSummary:
@@ -151,7 +151,7 @@ class Seeds(Plain):
     """Seeds of a plan, and those that are trained so far."""
 
     planned: Sequence[int]
-    asked: Sequence[int]
+    requested: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -102,7 +102,7 @@ def _gammas(arms: SettingArms, measure: Measure) -> Sequence[float]:
     """The conditions of a measure; none where unit scores do not say it."""
     if measure == "unseen_mean":
         return unseen_gammas(arms.config)
-    return arms.config.test_gammas if measure == "ood_mean" else ()
+    return arms.config.test_gammas if measure == "mean_over_gammas" else ()
 
 
 @dataclass(frozen=True)

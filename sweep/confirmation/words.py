@@ -114,7 +114,7 @@ def _verdict(one: ConfirmedSetting, entry: ConfirmationSummary) -> Verdict:
     contrast = one.against_plain
     if contrast.mean is None or not contrast.counted:
         return Verdict(f"nothing to compare yet; {statuses_text(one)}", is_measured=False)
-    if one.vacuous:
+    if one.not_binding:
         return Verdict(
             "plain training meets the constraint by itself (not binding)",
             but=", so that the pair says nothing about constraining",
@@ -244,7 +244,7 @@ def of_family(family: Family, entry: ConfirmationSummary) -> str:
     )
     outcome, over_seeds = family.marked, family.outcome
     words, _ = outcome_words(family, over_seeds, entry)
-    if outcome == "vacuous":
+    if outcome == "not binding":
         text = "plain training meets the constraint by itself in every setting (not binding)"
     elif outcome == over_seeds:
         text = f"{words}; {numbers}"

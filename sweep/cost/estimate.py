@@ -263,7 +263,7 @@ def evaluated_samples(config: ArmConfig) -> float:
     per_unit = config.facts.samples_per_unit(config.data)
     if config.facts.reads_texts:
         most = min(config.eval_windows * per_unit, config.data.max_items or math.inf)
-        shape, share = _text_shape(config), config.data.dev_share
+        shape, share = _text_shape(config), config.data.dev_fraction
         dev, train = min(most, share * shape.examples), min(most, (1 - share) * shape.examples)
         measured = min(shape.tests, config.data.max_items or math.inf) if on_test else dev
         return reports * dev + final * measured + config.eval_draws * train

@@ -24,7 +24,7 @@ VERDICTS = {  # marker, colour, face
     "worse": ("<", THEIRS, THEIRS),
     "equivalent": ("s", "black", "black"),
     "undecided": ("o", GREY, "white"),
-    "vacuous": ("x", GREY, GREY),
+    "not binding": ("x", GREY, GREY),
 }
 
 

@@ -158,7 +158,8 @@ FIGURES: Mapping[str, Drawing] = {
     "progress": Drawing(
         "Progress of the search",
         "Objective by proposal, in the order of the search; lower is better. A feasible proposal "
-        f"that is vacuous, useless or asks for too little cannot win. {_MARKS}",
+        f"that is not binding, beats no trivial predictor or asks for too little cannot win. "
+        f"{_MARKS}",
         search.progress,
     ),
     "trajectories": Drawing(

@@ -197,4 +197,4 @@ def _ratios(settings: Iterable[SettingView]) -> Iterator[tuple[object, ...]]:
         found = record.evaluation
         if found is not None and found.descent_ratio_counts:
             counts = [sum(layers) for layers in zip(*found.descent_ratio_counts, strict=True)]
-            yield *named, counts, fmean(found.descent_ratio_mean), fmean(found.descent_share)
+            yield *named, counts, fmean(found.descent_ratio_mean), fmean(found.descent_fraction)

@@ -63,8 +63,8 @@ def arm_summary(
         summary = replace(
             summary,
             feasible=judgement.feasible,
-            useful=judgement.useful,
-            why_not_useful=judgement.why_not_useful or None,
+            beats_trivial=judgement.beats_trivial,
+            why_not_better=judgement.why_not_better or None,
             worst_missing_share=judgement.worst,
             worst_layer=judgement.worst_layer,
             first_layer=judgement.first_layer,
@@ -91,7 +91,7 @@ def arm_summary(
     summary = replace(
         summary,
         objective=fmean([m.objective for m in done]),
-        ood_mean=fmean([m.ood_mean for m in done]),
+        mean_over_gammas=fmean([m.mean_over_gammas for m in done]),
         ood_auc=fmean([m.ood_auc for m in done]),
         ood_range=list(done[0].gamma_range),
         ood_step=done[0].gamma_step,
@@ -164,7 +164,7 @@ def gain_over_seeds(pairs: Sequence[Pair], *, selected: bool) -> Gain:
     return Gain(
         selection_biased=selected,
         objective=means.pop("objective"),
-        ood_mean=means.pop("ood_mean"),
+        mean_over_gammas=means.pop("mean_over_gammas"),
         ood_auc=means.pop("ood_auc"),
         held_out_loss=means.pop("held_out_loss"),
         at_gamma={name.removeprefix(AT_GAMMA): mean for name, mean in means.items()},
@@ -204,7 +204,7 @@ def reference_summaries(records: Sequence[ArmRecord]) -> dict[str, Reference]:
     for name, scores in measured.references.items():
         seen, unseen = seen_and_unseen(first.config, scores)
         summaries[name] = Reference(
-            ood_mean=fmean(scores.values()),
+            mean_over_gammas=fmean(scores.values()),
             ood_auc=area(scores),
             seen_mean=seen,
             unseen_mean=unseen,

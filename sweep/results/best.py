@@ -88,7 +88,7 @@ def _best(view: SweepView, setting: SettingView, run_ids: Mapping[str, str]) -> 
         else edges_of(space, setting.setting, shown.point),
         frontier=chosen.frontier,
         importance=importance(setting, list(space.ranges)),
-        vacuous=shown is not None and shown.vacuous,
+        not_binding=shown is not None and shown.not_binding,
         constrained=pair.constrained,
         unconstrained=pair.unconstrained,
         gain=pair.gain,

@@ -133,11 +133,11 @@ def _row(
     row |= {
         "reason": record.reason or None,
         "outcome_of_seed": pair.outcome,
-        "vacuous": pair.is_vacuous,
+        "not_binding": pair.is_not_binding,
         **verdict_columns(ours),
         **score_columns("constrained_", mean, ours),
         **score_columns("unconstrained_", mean, plain),
-        f"gain_{mean}": summary.gain.ood_mean,
+        f"gain_{mean}": summary.gain.mean_over_gammas,
     }
     return finite(row)
 
@@ -145,7 +145,7 @@ def _row(
 def score_columns(prefix: str, mean: str, values: ArmSummary | Gain) -> Row:
     """Scores of an arm or a gain, the ``mean`` of the metric first."""
     return {
-        f"{prefix}{mean}": values.ood_mean,
+        f"{prefix}{mean}": values.mean_over_gammas,
         f"{prefix}objective": values.objective,
         f"{prefix}ood_auc": values.ood_auc,
         f"{prefix}seen_mean": values.seen_mean,
@@ -160,7 +160,7 @@ def verdict_columns(arm: ArmSummary, prefix: str = "") -> Row:
         f"{prefix}worst_missing_share": arm.worst_missing_share,
         f"{prefix}worst_layer": arm.worst_layer,
         f"{prefix}certificate": arm.certificate,
-        f"{prefix}useful": arm.useful,
+        f"{prefix}beats_trivial": arm.beats_trivial,
     }
 
 
@@ -191,7 +191,7 @@ def _arm_facts(one: SettingView, number: int | None, arms: Iterable[Judged]) -> 
 
 def _cells(record: ArmRecord, found: Evaluation, judgement: Judgement | None) -> Iterator[Cell]:
     key, gamma = record.config.facts.metric.key, record.config.train_gamma
-    for name in ("objective", "ood_mean", "ood_auc"):
+    for name in ("objective", "mean_over_gammas", "ood_auc"):
         yield name, None, None, None, getattr(found, name)
     last = record.reports[-1].scalars if record.reports else {}
     yield from (
@@ -212,7 +212,7 @@ def _cells(record: ArmRecord, found: Evaluation, judgement: Judgement | None) ->
         "probe_loss": found.probe_losses,
         f"probe_{key}": found.probe_scores,
         "multiplier": found.multipliers,
-        "descent_share": found.descent_share,
+        "descent_fraction": found.descent_fraction,
         "hidden_norm": found.hidden_norms,
         "violation_noise": record.reports[-1].layers.get("violation_noise", ()),
     }
@@ -246,7 +246,7 @@ def _by_layer(
 
 def _reference_cells(record: ArmRecord, found: Evaluation, name: str) -> Iterator[Cell]:
     key, scores = record.config.facts.metric.key, found.references[name]
-    yield "ood_mean", None, None, None, sum(scores.values()) / len(scores)
+    yield "mean_over_gammas", None, None, None, sum(scores.values()) / len(scores)
     yield "ood_auc", None, None, None, area(scores)
     yield from _scores(key, {GAUSSIAN: scores, **found.shift_references.get(name, {})})
     if name in found.reference_losses:

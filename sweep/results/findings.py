@@ -73,7 +73,10 @@ def findings(entries: Sequence[SettingSummary]) -> list[str]:
         return _nothing_won(entries, metric)
     have = f"{len(winners)} of {len(entries)} settings {'has' if len(winners) == 1 else 'have'}"
     controls = sum(entry.is_control for entry in winners)
-    what = "a useful model that meets descent constraints which plain training misses."
+    what = (
+        "a model that beats the trivial predictors and meets descent constraints which plain "
+        "training misses."
+    )
     if controls:
         is_or_are = "is" if controls == 1 else "are"
         are = "it is" if len(winners) == 1 else f"{controls} of them {is_or_are}"
@@ -197,8 +200,8 @@ _REASONS = {  # by what keeps the closest proposal of a setting from winning
     "failed": "every proposal failed, diverged or was stopped",
     "close": "the constraint is missed by the closest proposal, which came near",
     "far": "the constraint is missed by the closest proposal, by far",
-    "useless": "the closest proposal is not useful",
-    "vacuous": "plain training meets the constraint by itself",
+    "beats no trivial predictor": "the closest candidate does not beat the trivial predictors",
+    "not binding": "plain training meets the constraint by itself",
     "little": "the constraint asks for too little",
     "alone": "the plain arm to compare with is missing",
 }
@@ -210,10 +213,10 @@ def _kind(entry: SettingSummary) -> str:
         return "failed"
     if not ours.feasible and not entry.is_control:
         return "close" if ours.worst_missing_share <= CLOSE else "far"
-    if not ours.useful:
-        return "useless"
-    if entry.vacuous:
-        return "vacuous"
+    if not ours.beats_trivial:
+        return "beats no trivial predictor"
+    if entry.not_binding:
+        return "not binding"
     demanded = entry.demanded_descent or 0.0
     asks_enough = entry.is_control or demanded >= entry.least_descent - ROUNDING
     return "alone" if asks_enough else "little"
@@ -312,8 +315,8 @@ def next_step(entries: Sequence[SettingSummary]) -> Step | None:
             f"Ask for less than alpha {alpha}, or train longer ({longer}): no proposal came close, "
             "so that more of them hardly help."
         ),
-        "useless": Step(f"Train longer ({longer}) or with another primal_lr."),
-        "vacuous": Step(f"Ask for more than alpha {alpha}."),
+        "beats no trivial predictor": Step(f"Train longer ({longer}) or with another primal_lr."),
+        "not binding": Step(f"Ask for more than alpha {alpha}."),
         "little": Step(f"Ask for more than alpha {alpha}."),
         "failed": Step(
             "See why its arms ended, then lower primal_lr or constraint.dual_lr.", ("status",)

@@ -15,7 +15,7 @@ from trainables.config.arm import ArmConfig, ConstraintConfig
 from trainables.plain import Json, Plain, finite
 from trainables.records.arm_record import ArmRecord, Status
 
-# How far two values of a number may be apart, as a share of the larger one, to count as the same.
+# How far two equal values may be apart, as a fraction of the larger one.
 TOLERANCE = 1e-6
 _NOTHING = 1e-9  # a difference that is none where the numbers are about 0
 Verdict = Literal["identical", "close", "differs"]
@@ -46,7 +46,7 @@ def differences(there: Json, here: Json, path: str = "") -> Iterator[tuple[str, 
 
 
 def relative(one: Json, other: Json) -> float:
-    """How far two values are apart, as a share of the larger; infinite unless both are numbers.
+    """How far two values are apart, as a fraction of the larger; infinite unless both are numbers.
 
     >>> relative(4.0, 5.0), relative("finished", "failed")
     (0.2, inf)
@@ -216,7 +216,7 @@ def _numbers(
             for severity in by_severity:
                 scores = [m.shift_scores[shift][severity] for m in done]
                 found[f"{label} under {shift} {severity}"] = fmean(scores)
-        found[f"mean {label}"] = fmean([m.ood_mean for m in done])
+        found[f"mean {label}"] = fmean([m.mean_over_gammas for m in done])
         found["ood_auc"] = fmean([m.ood_auc for m in done])
         found["objective"] = fmean([m.objective for m in done])
         losses = zip(*(m.held_out_losses() for m in done), strict=True)

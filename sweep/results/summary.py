@@ -33,7 +33,7 @@ class ArmSummary(Plain):
     counted_as_constant: int | None = None  # seeds that count as the best constant prediction
     reason: str | None = None  # why the first seed that ended early did
     objective: float | None = None
-    ood_mean: float | None = None  # over all test gammas
+    mean_over_gammas: float | None = None  # over all test gammas
     ood_auc: float | None = None
     ood_range: Sequence[float] | None = None
     ood_step: float | None = None
@@ -42,8 +42,8 @@ class ArmSummary(Plain):
     shifts: ByShift = field(default_factory=dict)
     held_out_loss: float | None = None  # last layer's, at train gamma
     feasible: bool | None = None
-    useful: bool | None = None
-    why_not_useful: str | None = None
+    beats_trivial: bool | None = None
+    why_not_better: str | None = None
     worst_missing_share: float | None = None
     worst_layer: int | None = None
     first_layer: int | None = None  # of the constrained layers
@@ -79,7 +79,7 @@ class Gain(Plain):
 
     selection_biased: bool
     objective: float | None = None
-    ood_mean: float | None = None
+    mean_over_gammas: float | None = None
     ood_auc: float | None = None
     held_out_loss: float | None = None
     at_gamma: Mapping[str, float | None] = field(default_factory=dict)  # empty: not comparable yet
@@ -107,7 +107,7 @@ class Gain(Plain):
 class Reference(Plain):
     """A predictor that needs no training."""
 
-    ood_mean: float | None = None
+    mean_over_gammas: float | None = None
     ood_auc: float | None = None
     seen_mean: float | None = None
     unseen_mean: float | None = None
@@ -185,7 +185,7 @@ class SettingSummary(Plain):
     edges: Sequence[str]
     frontier: Sequence[FrontierPoint]
     importance: Importance | None = None
-    vacuous: bool
+    not_binding: bool
     constrained: ArmSummary | None
     unconstrained: ArmSummary | None
     gain: Gain

@@ -147,7 +147,7 @@ def frontier_text(frontier: Sequence[FrontierPoint]) -> str:
     points = (
         f"{p.objective:.4f} for {100 * p.demanded_descent:.0f} % (p{p.number})" for p in frontier
     )
-    return "objective (lower is better) for the share of f0 asked: " + ", ".join(points)
+    return "objective (lower is better) for the fraction of f0 asked: " + ", ".join(points)
 
 
 def importance_text(importance: Importance) -> str:
@@ -197,9 +197,9 @@ def verdict_legend(tolerance: float, phase: str, arms: Iterable[ArmSummary | Non
         "better one) where that misses more, held out at train gamma; feasible up to "
         f"{tolerance:.2f}. certificate: what 95 % bounds over the held-out units say"
         f"{certified_over(arms)}; undecided: other units could turn the verdict.",
-        "units met: the share of held-out units whose own losses meet the constraint, of "
-        "the layer that fewest meet. descent asked: the share of f0 that all layers together are "
-        "asked to remove.",
+        "units met: the fraction of held-out units whose own losses meet the constraint, of "
+        "the layer that fewest meet. descent asked: the fraction of f0 that all layers together "
+        "are asked to remove.",
     ]
 
 
@@ -212,9 +212,9 @@ def verdict_notes(summaries: Sequence[SettingSummary]) -> list[str]:
     """Warnings of single settings, to be read before their pair is quoted."""
     return [
         *(
-            f"{one.setting}: vacuous: the unconstrained arm meets the constraint by itself."
+            f"{one.setting}: not binding: the unconstrained arm meets the constraint by itself."
             for one in summaries
-            if one.vacuous
+            if one.not_binding
         ),
         *code_notes({one.setting: one.codes for one in summaries}),
         *counted_notes(summaries),

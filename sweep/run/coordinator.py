@@ -278,7 +278,7 @@ class Coordinator:
         self.stop(what)
 
     def best(self, setting: str) -> ProposalOutcome | None:
-        """The best feasible and useful proposal of a setting so far."""
+        """The best feasible proposal of a setting so far."""
         return winner_of(list(self.outcomes.get(setting, {}).values()))
 
     def summary(self) -> RunSummary:

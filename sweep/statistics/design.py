@@ -14,7 +14,7 @@ from trainables.plain import Json
 Outcome = Literal["undecided", "better", "worse", "equivalent"]
 Rule = Literal["looks", "any_time", "fixed"]
 EARLY_LOOKS = (10,)  # before the last one
-SPENDING = (0.3, 0.7)  # shares of the error, of the first looks and the last
+SPENDING = (0.3, 0.7)  # fractions of the error, of the first looks and the last
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Design:
         return tuple(tuple(place[name] for name in names) for names in self.families.values())
 
     def stages(self, seeds: int) -> tuple[tuple[int, float], ...]:
-        """Stages at which ``seeds`` seeds are tested: their numbers, with shares of the error."""
+        """Stages at which ``seeds`` seeds are tested: with their parts of the error."""
         if self.rule == "any_time":
             return tuple((n, 1.0) for n in range(2, seeds + 1))
         return tuple(

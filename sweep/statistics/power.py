@@ -50,7 +50,7 @@ def can_mark(design: Design, seeds: int, tests: int) -> bool:
 def power(design: Design, effect: float, seeds: int, tests: int, *, key: int = 0) -> float:
     """The probability that so many seeds mark an effect, by the design's rule.
 
-    Exact where one t test decides; else the share of simulated comparisons, normal and keyed by
+    Exact where one t test decides; else the fraction of simulated comparisons, normal and keyed by
     ``key``, that any stage marks: DRAWS of them, or FEWER_DRAWS where sign flips take long. Those
     of more than FLIPPED_SEEDS seeds are left out: of normal differences they mark what t does.
     """

@@ -115,7 +115,7 @@ def places(groups: Sequence[str] | range) -> list[int]:
 def group_parts(parts_KU: Floats, groups_U: Sequence[str]) -> Floats:
     """Part that each group adds to its seed's score, from those of its units; the mean stays.
 
-    A group counts with the share of the units that it has.
+    A group counts with the fraction of the units that it has.
     """
     place_U = places(groups_U)
     groups, units = max(place_U) + 1, len(place_U)

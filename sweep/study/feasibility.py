@@ -37,8 +37,8 @@ class Judgement:
     relaxed: Shares | None  # dev, with the slack c lambda, or where slacks are variables with those
     # ^ of the last report; None for an arm without multipliers
     feasible: bool
-    useful: bool
-    why_not_useful: str  # empty when useful
+    beats_trivial: bool
+    why_not_better: str  # empty when beats_trivial
     certificate: Certificate  # what the dev units say of that verdict, with its error
     seeds_upper: Shares | None  # upper 95 % bound of the shares over the seeds; None for one seed
     first_layer: int = 1  # the layer of the first share: 0 with ``bound_zero``
@@ -97,14 +97,14 @@ def judge(
         relaxed_L = missing_shares(constraints, held_out_F, np.array(slacks)[judged].mean(axis=0))
         relaxed = tuple(relaxed_L.tolist())
     clusters, cluster = clusters_of(first.dev_units, config.facts.unit)
-    why = _why_not_useful(records[0], first, float(held_out_F[-1]) * first.scales.constant_loss)
+    why = _why_not_better(records[0], first, float(held_out_F[-1]) * first.scales.constant_loss)
     return Judgement(
         held_out=tuple(held_out_L.tolist()),
         training=tuple(missing_shares(constraints, training_F).tolist()),
         relaxed=relaxed,
         feasible=is_feasible(held_out_L, tolerance),
-        useful=not why,
-        why_not_useful=why,
+        beats_trivial=not why,
+        why_not_better=why,
         certificate=certify(
             constraints,
             dev_SJF[judged].mean(axis=0),
@@ -143,12 +143,12 @@ def _slack(
     return slack_L
 
 
-def _why_not_useful(record: ArmRecord, measured: Evaluation, loss: float) -> str:
-    """The reason why finished arms of this held-out loss are not *useful*; empty when they are.
+def _why_not_better(record: ArmRecord, measured: Evaluation, loss: float) -> str:
+    """The reason why finished arms of this held-out loss are no better than trivial; else empty.
 
-    Useful: the held-out loss at train_gamma is below that of the best constant prediction and,
+    Better: the held-out loss at train_gamma is below that of the best constant prediction and,
     where the unchanged input is a prediction, of that (identity): there the input is its own answer
-    at train_gamma 0, so nothing can be useful (docs/method.md, Feasible, useful, winner).
+    at train_gamma 0, so nothing beats it (docs/method.md, Feasible, better than trivial, winner).
     """
     facts = record.config.facts
     if facts.has_identity and record.config.train_gamma == 0:

@@ -30,7 +30,12 @@ COUNTED: tuple[Status, ...] = ("diverged", "stopped")
 ReadRecord = Callable[[str], ArmRecord | None]  # by signature; None: the arm never reported
 # What keeps a feasible proposal from winning; those that are least far from winning come first.
 Hindrance = Literal[
-    "", "no unconstrained arm", "asks for too little", "vacuous", "not useful", "not feasible"
+    "",
+    "no unconstrained arm",
+    "asks for too little",
+    "not binding",
+    "beats no trivial predictor",
+    "not feasible",
 ]
 ROUNDING = 1e-9  # by which a demand may miss the least one
 
@@ -47,7 +52,7 @@ class Pair:
     tolerance: float = TOLERANCE  # the missing share that is still feasible
 
     @property
-    def is_vacuous(self) -> bool:
+    def is_not_binding(self) -> bool:
         """The unconstrained arm meets the constraint by itself, so the pair tests nothing.
 
         Never with a control, which tests something else.
@@ -82,7 +87,7 @@ class Pair:
         gain = self.constrained.config.facts.metric.gain
         return {
             "objective": theirs.objective - ours.objective,
-            "ood_mean": gain(ours.ood_mean, theirs.ood_mean),
+            "mean_over_gammas": gain(ours.mean_over_gammas, theirs.mean_over_gammas),
             "ood_auc": gain(ours.ood_auc, theirs.ood_auc),
             "held_out_loss": theirs.held_out_losses()[-1] - ours.held_out_losses()[-1],
             **{f"at_gamma_{g}": gain(score, theirs.scores[g]) for g, score in ours.scores.items()},
@@ -129,7 +134,7 @@ class ProposalResult:
 
     @property
     def demanded_descent(self) -> float:
-        """The share of f0 that all layers together are asked to remove."""
+        """The fraction of f0 that all layers together are asked to remove."""
         return demanded_descent(self.constraint, self.pairs[0].constrained.config.model.layers)
 
     @property
@@ -151,7 +156,7 @@ class ProposalResult:
 
     @property
     def worst_missing_share(self) -> float:
-        """The worst layer's share of the mean losses; NaN unless every seed finished."""
+        """The worst layer's missing share of the mean losses; NaN unless every seed finished."""
         return math.nan if self.judgement is None else self.judgement.worst
 
     @property
@@ -164,18 +169,18 @@ class ProposalResult:
         plain = [pair.unconstrained for pair in self.pairs]
         if any(arm is None or arm.status != "finished" for arm in plain):
             return math.nan
-        values = [pair.gains.get("ood_mean", math.nan) for pair in self.pairs]
+        values = [pair.gains.get("mean_over_gammas", math.nan) for pair in self.pairs]
         return math.fsum(values) / len(values)
 
     @property
-    def told_objective(self) -> float:
+    def observed_objective(self) -> float:
         """Mean objective over the seeds that finished; NaN when none did."""
         finished = [p.constrained.evaluation for p in self.pairs if p.constrained.evaluation]
         values = [evaluation.objective for evaluation in finished]
         return math.fsum(values) / len(values) if values else math.nan
 
     @property
-    def told_missing_share(self) -> float:
+    def observed_missing_share(self) -> float:
         """``worst_missing_share``; without it the worst of the seeds that measured one.
 
         A stopped seed measured it in its last report: one noise draw, and before its end. Of a
@@ -193,12 +198,12 @@ class ProposalResult:
         return max((share for share in shares if not math.isnan(share)), default=math.nan)
 
     @property
-    def useful(self) -> bool:
-        """The mean of its constrained arms is useful."""
-        return self.judgement is not None and self.judgement.useful
+    def beats_trivial(self) -> bool:
+        """The constrained arms, on average, beat the trivial predictors."""
+        return self.judgement is not None and self.judgement.beats_trivial
 
     @cached_property
-    def vacuous(self) -> bool:
+    def not_binding(self) -> bool:
         """The unconstrained arms meet the constraint by themselves, in the mean. No control is.
 
         By those with a result: one that diverged says nothing of what plain training meets.
@@ -220,10 +225,10 @@ class ProposalResult:
         fits = self.outcome == "feasible" or (is_control and self.outcome == "infeasible")
         if not fits or not math.isfinite(self.objective):
             return "not feasible"
-        if not self.useful:
-            return "not useful"
-        if self.vacuous:
-            return "vacuous"
+        if not self.beats_trivial:
+            return "beats no trivial predictor"
+        if self.not_binding:
+            return "not binding"
         if self.demanded_descent < self.least_descent - ROUNDING and not is_control:
             return "asks for too little"
         if any(p.compared is None for p in self.pairs):
@@ -341,7 +346,7 @@ def constant_prediction(record: ArmRecord, measured: Evaluation) -> Evaluation:
             facts.metric, scores, measured.references, measured.objective_gammas
         ),
         descent_ratio_quantiles=[],
-        descent_share=[],
+        descent_fraction=[],
         multipliers=[],
         shift_scores=measured.shift_references.get("constant", {}),
         shift_layer_losses={},

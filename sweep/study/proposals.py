@@ -29,7 +29,7 @@ from trainables.records.parallel_reads import at_once
 
 Point = dict[str, Json]  # dotted field of ArmConfig -> value
 # Raise it when the same records come to another outcome than before: stored ones are judged again.
-JUDGING_VERSION = 4
+JUDGING_VERSION = 5
 _JUDGED = "judged.json"
 _JUDGED_PACE = 20.0  # times as long as one took until the next one is put
 _INFINITE = {"inf": math.inf, "-inf": -math.inf}
@@ -104,15 +104,15 @@ class ProposalOutcome:
     outcome: Outcome
     objective: float  # NaN unless every seed finished
     worst_missing_share: float  # NaN unless every seed finished
-    useful: bool
+    beats_trivial: bool
     can_win: bool
-    demanded_descent: float  # the share of f0 that all layers together are asked to remove
+    demanded_descent: float  # the fraction of f0 that all layers together are asked to remove
     hindrance: Hindrance  # what keeps it from winning
     certificate: str  # what the held-out units say of the verdict
     arms: tuple[ArmEnd, ...]  # how the constrained ones ended, in the order of the search seeds
     # The search's observation, from the seeds that measured something; NaN when none did.
-    told_objective: float
-    told_missing_share: float
+    observed_objective: float
+    observed_missing_share: float
     # In the metric's mean; NaN unless every seed has both to compare, and where an earlier version
     # judged.
     gain: float = math.nan
@@ -136,7 +136,7 @@ class ProposalOutcome:
     def observation(self, point: Point) -> Observation:
         """The observation of its ``point`` that the search learns from."""
         return Observation(
-            self.number, point, self.outcome, self.told_objective, self.told_missing_share
+            self.number, point, self.outcome, self.observed_objective, self.observed_missing_share
         )
 
     @classmethod

@@ -23,7 +23,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from optuna.samplers import BaseSampler, GPSampler, TPESampler
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from search_spaces.ranges import at_share
+from search_spaces.ranges import at_fraction
 from search_spaces.space import STARTUP, Choice, Range, SearchSpace, Setting
 from sweep.study.proposals import Observation, Point
 from trainables.plain import Json
@@ -251,5 +251,5 @@ def _params(space: SearchSpace, setting: Setting, point: Mapping[str, Json]) -> 
 def _point_at(space: SearchSpace, setting: Setting, shares: Sequence[float]) -> Point:
     """The point that lies at these shares, in [0, 1), of the ranges."""
     ranges = space.ranges_of(setting).items()
-    drawn = {name: at_share(values, u) for (name, values), u in zip(ranges, shares, strict=True)}
+    drawn = {name: at_fraction(values, u) for (name, values), u in zip(ranges, shares, strict=True)}
     return space.point_of(setting, drawn)

@@ -1,10 +1,10 @@
-"""Selection of a winner: best objective among feasible and useful proposals.
+"""Selection of a winner: best objective among proposals that can win.
 
 A proposal is trained on every search seed and judged by the mean of its losses over them. Nothing
 measured is never a success: a missing or diverged seed keeps a proposal from winning. Nor does one
-win whose constraint the unconstrained arm meets by itself (vacuous), or that asks for less descent
-than its setting demands. What keeps one from winning is ``ProposalResult.hindrance``, and what is
-chosen among those that can is defined here and nowhere else.
+win whose constraint the unconstrained arm meets by itself (not binding), or that asks for less
+descent than its setting demands. What keeps one from winning is ``ProposalResult.hindrance``, and
+what is chosen among those that can is defined here and nowhere else.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ def closest_of(proposals: Iterable[P]) -> P | None:
 def frontier_of(proposals: Iterable[Judged]) -> tuple[FrontierPoint, ...]:
     """The proposals that no other beats in both objective and demanded descent, by their demand.
 
-    Among proposals that are feasible, useful and not vacuous; also those that ask for less than a
-    winner must: they say what that costs. Of equal ones the first.
+    Among proposals that are feasible, binding and better than trivial predictors; also those that
+    ask for less than a winner must: they say what that costs. Of equal ones the first.
     """
     candidates = (p for p in proposals if p.hindrance in ("", "asks for too little"))
     kept: list[FrontierPoint] = []
@@ -157,14 +157,15 @@ def _why_no_winner(closest: ProposalResult | None, reason: str) -> str:
             f"{100 * closest.demanded_descent:.0f} % of f0, and a winner here must ask for "
             f"{100 * closest.least_descent:.0f} % at least: its alpha is too small"
         )
-    if closest.hindrance == "vacuous":
+    if closest.hindrance == "not binding":
         return (
-            f"proposal {number} is feasible but vacuous: the unconstrained arm meets its "
+            f"proposal {number} is feasible but not binding: the unconstrained arm meets its "
             "constraint by itself, so the pair says nothing about constraining: ask for more"
         )
-    if closest.hindrance == "not useful":
+    if closest.hindrance == "beats no trivial predictor":
         feasible = "feasible but " * judgement.feasible
-        return f"proposal {number} is {feasible}not useful: {judgement.why_not_useful}"
+        why = judgement.why_not_better
+        return f"proposal {number} is {feasible}no better than trivial predictors: {why}"
     unit = "times" if judgement.worst > 1 else "of"
     text = (
         f"no proposal is feasible: the closest, proposal {number}, misses "

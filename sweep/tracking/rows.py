@@ -26,12 +26,12 @@ from trainables.records.arm_record import (
     GAMMA_AXIS,
     LARGEST_MULTIPLIER,
     LAYER_AXIS,
+    MEAN_OVER_GAMMAS,
     MULTIPLIER_CURVE,
     OBJECTIVE,
     OOD_AUC,
     OOD_CURVE,
     OOD_CURVE_GAIN,
-    OOD_MEAN,
     PROBE_ACCURACY_CURVE,
     PROBE_CURVE,
     SEEN_MEAN,
@@ -82,7 +82,7 @@ class TrackedArm:
     pair: Mapping[str, float] = field(default_factory=dict)
     curves: Mapping[str, Curve] = field(default_factory=dict)
     gains: Mapping[str, float] = field(default_factory=dict)
-    # Tags of a judged pair: certificate and what it counts, codes, edges, vacuous,
+    # Tags of a judged pair: certificate and what it counts, codes, edges, not_binding,
     # unconstrained_ended.
     verdict: Mapping[str, str] = field(default_factory=dict)
     unconstrained_signature: str | None = None  # the baseline of a constrained arm
@@ -200,7 +200,7 @@ def final_values(arm: TrackedArm) -> dict[str, float]:
     means = {SEEN_MEAN: seen, UNSEEN_MEAN: unseen}
     return {
         OOD_AUC: measured.ood_auc,
-        OOD_MEAN: measured.ood_mean,
+        MEAN_OVER_GAMMAS: measured.mean_over_gammas,
         OBJECTIVE: measured.objective,
         **{name: mean for name, mean in means.items() if mean is not None},
         **arm.pair,

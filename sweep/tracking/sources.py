@@ -22,16 +22,16 @@ from trainables.config.test_conditions import seen_and_unseen
 from trainables.primal_dual.certificate import counted
 from trainables.primal_dual.constraints import demanded_descent
 from trainables.records.arm_record import (
+    BEATS_TRIVIAL,
     DEMANDED_DESCENT,
     FEASIBLE,
     HELD_OUT_LOSS,
+    MEAN_OVER_GAMMAS,
     MISSING_SHARE_CURVE,
-    OOD_MEAN,
     PLAIN_MISSING_SHARE_CURVE,
     UNITS_MET,
     UNKNOWN_CODE,
     UNSEEN_MEAN,
-    USEFUL,
     WORST_MISSING_SHARE,
     WORST_MISSING_SHARE_RELAXED,
     WORST_MISSING_SHARE_TRAIN,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 # A pair's gains are metrics of the constrained arm.
 _GAINS = {
     "objective": OBJECTIVE_GAIN,
-    "ood_mean": f"{OOD_MEAN}_gain",
+    "mean_over_gammas": f"{MEAN_OVER_GAMMAS}_gain",
     "held_out_loss": f"{HELD_OUT_LOSS}_gain",
 }
 
@@ -108,8 +108,8 @@ class StoredArms:
             tags["certificate_counts"] = counted(
                 certificate.units, certificate.cluster, certificate.held_out
             )
-        if pair.is_vacuous:
-            tags["vacuous"] = "yes"
+        if pair.is_not_binding:
+            tags["not_binding"] = "yes"
         if pair.unconstrained is not None and pair.unconstrained.status in COUNTED:
             tags["unconstrained_ended"] = pair.unconstrained.status
         both = (pair.constrained, pair.unconstrained)
@@ -120,7 +120,7 @@ class StoredArms:
 
 
 def pair_metrics(pair: Pair) -> dict[str, float]:
-    """Feasibility, usefulness and gains, by metric name; empty until both arms are final."""
+    """Verdict and gains, by metric name; empty until both arms are final."""
     judged = pair.judgement
     if judged is None or pair.unconstrained is None:
         return {}
@@ -128,7 +128,7 @@ def pair_metrics(pair: Pair) -> dict[str, float]:
         WORST_MISSING_SHARE: judged.worst,
         WORST_MISSING_SHARE_TRAIN: float(np.max(judged.training)),
         FEASIBLE: float(judged.feasible),
-        USEFUL: float(judged.useful),
+        BEATS_TRIVIAL: float(judged.beats_trivial),
         UNITS_MET: judged.certificate.least_met,
     }
     if judged.certificate.units > 1:  # of one clip nothing bounds another one
@@ -148,7 +148,7 @@ def pair_metrics(pair: Pair) -> dict[str, float]:
 
 
 def pair_curves(pair: Pair) -> dict[str, Curve]:
-    """Missing shares of both arms under the pair's constraint, by metric name and layer."""
+    """Missing fractions of both arms under the pair's constraint, by metric name and layer."""
     if not pair_metrics(pair):
         return {}
     judged = {

@@ -29,7 +29,7 @@ _MAY_GO = (
     "certificate_counts",
     "codes",
     "edges",
-    "vacuous",
+    "not_binding",
     "unconstrained_ended",
 )
 

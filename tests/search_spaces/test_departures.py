@@ -14,7 +14,7 @@ from trainables.config.arm import ArmConfig
 # As the paper describes its video runs, but for the length of an epoch, which the data decide.
 FAITHFUL = {
     "data.frames": 20,
-    "decay_share": 0.0,
+    "decay_fraction": 0.0,
     "constraint.dual_optimizer": "adam",
     "constraint.dual_signal": "violation",
     "constraint.signal_clip": None,
@@ -28,7 +28,7 @@ FAITHFUL = {
 }
 SAID = {  # what must be said of a field that departs
     "data.frames": "sequences have 10 frames",
-    "decay_share": "a learning rate that falls over 20% of the steps",
+    "decay_fraction": "a learning rate that falls over 20% of the steps",
     "constraint.dual_optimizer": "multipliers move by projected SGD",
     "constraint.dual_signal": "the violation over the loss allowed",
     "constraint.signal_clip": "the violation, clipped at 1;",

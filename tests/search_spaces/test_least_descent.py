@@ -71,5 +71,5 @@ def test_least_descents_and_tolerances_that_are_no_shares_are_refused() -> None:
         settings = (replace(space.settings[0], least_descent=wrong),)  # type: ignore[arg-type]
         with pytest.raises(InvalidValue, match="least_descent of setting"):
             replace(space, settings=settings)
-        with pytest.raises(InvalidValue, match="tolerance must be a share"):
+        with pytest.raises(InvalidValue, match="tolerance must be a fraction"):
             replace(space, tolerance=wrong)  # type: ignore[arg-type]

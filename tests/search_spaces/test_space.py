@@ -27,8 +27,9 @@ from search_spaces.space import (
     Uniform,
 )
 from tests.support.sweeps import SPACE
-from trainables.config.arm import ArmConfig, field_names
+from trainables.config.arm import FIRST_NAMES, ArmConfig, field_names
 from trainables.errors import InvalidValue, Misuse, UnknownName
+from trainables.plain import with_names
 from trainables.primal_dual.constraints import dual_step
 from trainables.primal_dual.schedule import is_dual_step, lr_factor
 
@@ -152,7 +153,7 @@ def test_a_decay_means_the_same_at_every_dual_lr_and_length_of_run(fields: dict[
                     kept = dual_step(
                         kept,
                         np.zeros(1),
-                        dual_lr=dual_lr * lr_factor(step, run.steps, run.decay_share),
+                        dual_lr=dual_lr * lr_factor(step, run.steps, run.decay_fraction),
                         resilience=run.constraint.resilience,
                     )
             # exp(-decay), but for the last steps, which are shorter: of second order in eta c
@@ -214,7 +215,7 @@ def test_a_reach_is_where_a_signal_of_1_takes_a_multiplier(fields: dict[str, int
     come, kept = np.zeros(1), np.ones(1)
     for step in range(run.steps):
         if is_dual_step(run.constraint, 1, step):
-            dual_lr = run.constraint.dual_lr * lr_factor(step, run.steps, run.decay_share)
+            dual_lr = run.constraint.dual_lr * lr_factor(step, run.steps, run.decay_fraction)
             come = dual_step(come, np.ones(1), dual_lr=dual_lr)
             kept = dual_step(
                 kept, np.zeros(1), dual_lr=dual_lr, resilience=run.constraint.resilience
@@ -506,3 +507,12 @@ def test_the_space_file_of_the_docs_trains_on_ones_own_clips(tmp_path: Path) -> 
 def test_what_is_no_range_is_refused_with_what_it_may_be(ranges: Any, message: str) -> None:
     with pytest.raises(InvalidValue, match=message):
         replace(SPACE, ranges=ranges)
+
+
+def test_fields_of_settings_in_files_may_have_their_first_names() -> None:
+    space = replace(SPACE, settings=(Setting("one", {"decay_fraction": 0.5}),))
+    plain = with_names(space.to_json(), FIRST_NAMES)
+    assert plain["settings"][0]["fields"] == {"decay_share": 0.5}
+    assert SearchSpace.from_json(plain) == space
+    with pytest.raises(InvalidValue, match="it is called decay_fraction now"):
+        replace(SPACE, settings=(Setting("one", {"decay_share": 0.5}),))

@@ -68,7 +68,7 @@ def effects(run: ArmConfig) -> dict[str, float]:
     constraint = run.constraint
     assert constraint is not None
     rates = [
-        lr_factor(step, run.steps, run.decay_share)
+        lr_factor(step, run.steps, run.decay_fraction)
         for step in range(run.steps)
         if is_dual_step(constraint, 1, step)
     ]

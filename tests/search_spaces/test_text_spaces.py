@@ -164,9 +164,9 @@ def test_the_full_spaces_score_what_table_4_needs(model: str) -> None:
     """All of IMDb's dev reviews; the standard errors are those of docs/text.md."""
     full = catalog.find(f"text_classification_{model}", full=True).space.base
     samples = full.eval_windows * SAMPLES_PER_UNIT
-    assert samples >= full.data.dev_share * estimate.TEXTS["imdb"].examples
+    assert samples >= full.data.dev_fraction * estimate.TEXTS["imdb"].examples
     for data, accuracy, error in (("imdb", 0.85, 0.0071), ("mnli", 0.80, 0.0052)):
-        there = full.data.dev_share * estimate.TEXTS[data].examples
+        there = full.data.dev_fraction * estimate.TEXTS[data].examples
         scored = min(samples, there)
         assert math.sqrt(accuracy * (1 - accuracy) / scored) == pytest.approx(error, abs=5e-5)
 

@@ -22,7 +22,7 @@ from tests.support.launched_spaces import launch, trained
 # Two steps of what the spaces train, on frames of 16 pixels, measured on one window.
 TINY = {
     "data.frame_size": 16, "data.patch_size": 4, "data.frames": 3, "data.stride": 2,
-    "data.dev_share": 0.25, "batch_size": 4, "steps": 2, "report_every": 2, "eval_windows": 1,
+    "data.dev_fraction": 0.25, "batch_size": 4, "steps": 2, "report_every": 2, "eval_windows": 1,
     "eval_draws": 1, "test_gammas": "[0.0,0.1,0.2]", "n_proposals": 1, "search_seeds": "[0]",
     "sampler": "random", "device": "cpu",
 }  # fmt: skip
@@ -67,7 +67,9 @@ def assert_trained(view: SweepView, rows: Iterator[Comparison]) -> None:
             (losses,) = (report.layers["losses"] for report in record.reports)
             assert len(losses) == row.layers + 1
             assert all(map(math.isfinite, losses))
-        assert (pair.judgement is not None and pair.judgement.useful) <= (row.train_gamma > 0)
+        assert (pair.judgement is not None and pair.judgement.beats_trivial) <= (
+            row.train_gamma > 0
+        )
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from benchmarks.landscape.landscape import Landscape
 from search_spaces.quickstart import SPACE
-from search_spaces.ranges import LogUniform, Uniform, at_share, range_to_json
+from search_spaces.ranges import LogUniform, Uniform, at_fraction, range_to_json
 from trainables.plain import Json
 
 RANGES = {"constraint.alpha": Uniform(0.05, 0.25), "constraint.dual_lr": LogUniform(1e-4, 1e-2)}
@@ -23,7 +23,7 @@ def lattice(side: int) -> list[tuple[float, float]]:
 def landscape_of(
     places: list[tuple[float, float]], came_to: Callable[[float, float], dict[str, Json]]
 ) -> Landscape:
-    """Finished, useful arms at shares of the box; ``came_to`` says what else is true of them.
+    """Finished arms, better than trivial, at fractions of the box; ``came_to`` has their results.
 
     It gives at least ``objective`` and ``missing``, the share reported at every quarter of the
     steps; feasible is what misses 0.1 at most.
@@ -32,7 +32,7 @@ def landscape_of(
     for number, shares in enumerate(places):
         said = came_to(*shares)
         missing, losses = said["missing"], said.get("losses", [1.0] * 4)
-        point = {n: at_share(r, u) for (n, r), u in zip(RANGES.items(), shares, strict=True)}
+        point = {n: at_fraction(r, u) for (n, r), u in zip(RANGES.items(), shares, strict=True)}
         reports = [
             {"step": step, "loss": loss, "worst_missing_share": share, "largest_multiplier": 0.0}
             for step, loss, share in zip((10, 20, 30, STEPS), losses, missing, strict=True)
@@ -45,8 +45,8 @@ def landscape_of(
                 "status": "finished",
                 "worst_missing_share": missing[-1],
                 "feasible": missing[-1] <= 0.1,
-                "useful": True,
-                "vacuous": False,
+                "beats_trivial": True,
+                "not_binding": False,
                 "objective": said["objective"],
                 "demanded_descent": said.get("demanded_descent", 1.0),
                 "would_end": said.get("would_end"),

@@ -74,7 +74,7 @@ def naive_weights(multipliers: list[float], *, alpha: float, detached: bool) -> 
 def naive_missing_shares(
     losses: list[float], *, alpha: float, f0: float, reference: str
 ) -> list[float]:
-    """v_l layer by layer, as docs/method.md writes it (Feasible, useful, winner)."""
+    """v_l layer by layer, as docs/method.md writes it (Feasible, better than trivial, winner)."""
     bound = (1 - alpha) * f0 if reference == "virtual_layer0" else f0
     first = 0 if reference == "bound_zero" else 1
     shares = [(losses[first] - bound) / (alpha * f0)]

@@ -44,7 +44,7 @@ def evaluation(losses: list[float], **fields: Any) -> Evaluation:
         objective=-0.2,
         objective_gammas=[0.2],
         descent_ratio_quantiles=[[0.5] * 21] * (len(losses) - 1),
-        descent_share=[1.0] * (len(losses) - 1),
+        descent_fraction=[1.0] * (len(losses) - 1),
         multipliers=[],
     )
     return replace(measured, **fields)

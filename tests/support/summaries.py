@@ -18,7 +18,7 @@ def setting_summary(**fields: Json) -> SettingSummary:
         "outcomes": {}, "lost": {}, "proposals": {"wanted": 4, "stored": 4, "finished": 4},
         "proposal": 0, "point": {}, "search_seeds": [0], "matched_capacity": True,
         "tolerance": 0.1, "demanded_descent": 0.4, "least_descent": 0.0, "edges": [],
-        "frontier": [], "vacuous": False, "constrained": None, "unconstrained": None,
+        "frontier": [], "not_binding": False, "constrained": None, "unconstrained": None,
         "references": {}, "seeds": {}, **fields,
     }  # fmt: skip
     plain["gain"] = {"selection_biased": False, **plain.get("gain", {})}
@@ -31,7 +31,7 @@ def confirmation_summary(settings: Sequence[Json] = (), **fields: Json) -> Confi
     plain: dict[str, Json] = {
         "name": "tiny.confirmation", "search": "tiny", "plan": "0", "measure": "unseen_mean",
         "metric": "RMSE", "unit": "grey levels", "worst_score": "constant prediction",
-        "seeds": {"planned": [], "asked": []}, "families": [], "controls": {}, "deviations": [],
+        "seeds": {"planned": [], "requested": []}, "families": [], "controls": {}, "deviations": [],
         **fields,
     }  # fmt: skip
     plain["design"] = {**design.to_json(), **plain.get("design", {})}
@@ -58,6 +58,6 @@ def confirmed_setting(fields: Json) -> ConfirmedSetting:
     plain = {
         "setting": "a", "family": "UT", "proposal": 0, "chosen": "winner", "point": {},
         "test_units": None, "search_gain": None, "confirmed_gain": None, "shrinkage": None,
-        "equal_tries": None, "vacuous": False, **fields, "contrasts": contrasts, "arms": arms,
+        "equal_tries": None, "not_binding": False, **fields, "contrasts": contrasts, "arms": arms,
     }  # fmt: skip
     return ConfirmedSetting.from_json(plain)

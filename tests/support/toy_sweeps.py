@@ -16,7 +16,7 @@ from tests.support.records import ended, finished
 from trainables.records.arm_record import ArmRecord
 from trainables.records.objects import ObjectStore
 
-LOSSES = [1.0, 0.7, 0.5, 0.3]  # feasible under small alphas, useful
+LOSSES = [1.0, 0.7, 0.5, 0.3]  # feasible under small alphas, beats the trivial predictors
 PLAIN = [1.0, 1.0, 1.0, 0.3]  # of an unconstrained arm that meets no constraint unasked
 STEEP = [1.0, 0.35, 0.12, 0.04]  # feasible under every alpha
 

@@ -15,7 +15,11 @@ from trainables.records.arm_record import ArmRecord, Evaluation, Report
 SWEEP = "lab-3"
 LAYERS = 3
 STARTED = 1_700_000_000_000
-PAIR = {"pair/gain_ood_mean": -0.25, results.WORST_MISSING_SHARE: 0.04, results.FEASIBLE: 1.0}
+PAIR = {
+    "pair/gain_mean_over_gammas": -0.25,
+    results.WORST_MISSING_SHARE: 0.04,
+    results.FEASIBLE: 1.0,
+}
 
 
 def report(step: int, shift: float = 0.0, constrained: bool = True) -> Report:
@@ -43,7 +47,7 @@ def evaluation() -> Evaluation:
         objective=0.3,
         objective_gammas=[0.3],
         descent_ratio_quantiles=[[0.5] * 21] * LAYERS,
-        descent_share=[0.9] * LAYERS,
+        descent_fraction=[0.9] * LAYERS,
         multipliers=[0.0, 0.5, 0.25],
     )
 

@@ -78,7 +78,7 @@ def test_a_finished_arm_reports_at_every_interval_and_leaves_no_checkpoint(store
     )
     expected = np.trapezoid(list(evaluation.scores.values()), [0.0, 0.15, 0.2, 0.25, 0.5])
     assert evaluation.ood_auc == pytest.approx(float(expected))
-    assert evaluation.ood_mean == pytest.approx(np.mean(list(evaluation.scores.values())))
+    assert evaluation.mean_over_gammas == pytest.approx(np.mean(list(evaluation.scores.values())))
 
 
 # 12 steps an epoch, so that checkpoints fall into the middle of one
@@ -182,7 +182,7 @@ def test_both_arms_of_a_pair_are_judged_by_the_pairs_constraint(store: ArmStore)
     np.testing.assert_array_equal(
         np.array(ours.dev_losses)[:, 0], np.array(theirs.dev_losses)[:, 0]
     )
-    assert pair.gains["ood_mean"] == theirs.ood_mean - ours.ood_mean
+    assert pair.gains["mean_over_gammas"] == theirs.mean_over_gammas - ours.mean_over_gammas
 
 
 def test_an_untrained_identity_network_is_infeasible_and_cannot_win(store: ArmStore) -> None:

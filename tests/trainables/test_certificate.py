@@ -44,7 +44,7 @@ def certified(losses_JF: Floats, constraints: DescentConstraints | None = None) 
 
 
 def at_limit(noise_JL: Floats, missing: Floats | float = 0.1) -> Floats:
-    """Losses whose every layer misses this share of alpha 0.2 in the mean, but for the noise."""
+    """Losses whose every layer misses this fraction of alpha 0.2 in the mean, but for the noise."""
     shares_L = np.broadcast_to(missing, (LAYERS,))
     losses_F = [1.0, 1.0 + 0.2 * shares_L[0]]
     for share in shares_L[1:]:

@@ -15,6 +15,8 @@ from search_spaces.settings import Setting
 from tests.support.oracles import TINY
 from trainables.config import arm as config_module
 from trainables.config.arm import (
+    FIRST_NAMES,
+    RENAMED,
     MENDED,
     ArmConfig,
     ConstraintConfig,
@@ -23,6 +25,7 @@ from trainables.config.arm import (
     field_names,
 )
 from trainables.errors import InvalidValue, UnknownName
+from trainables.plain import with_names
 from trainables.primal_dual.constraints import demanded_descent
 from trainables.registry.built_in import TASKS
 from trainables.registry.task_facts import INSTRUCTION_DATA
@@ -90,7 +93,7 @@ def test_the_signature_ignores_where_the_data_lie_and_nothing_else() -> None:
 OTHER_VALUES = {
     "task": None,
     "data.name": "ucsd_ped2", "data.folder": None, "data.frame_size": 64, "data.patch_size": 8,
-    "data.frames": 4, "data.stride": 2, "data.dev_share": 0.5, "data.max_clips": 3,
+    "data.frames": 4, "data.stride": 2, "data.dev_fraction": 0.5, "data.max_clips": 3,
     "data.fingerprint": "x",
     "model.name": "dust", "model.layers": 4, "model.variant": "literal",
     "model.atoms_per_side": 8, "model.threshold": 0.02, "model.start_jitter": 0.1,
@@ -98,7 +101,8 @@ OTHER_VALUES = {
     "model.checkpoint": "other", "model.checkpoint_fingerprint": "x",
     "train_gamma": 0.2, "test_gammas": [0.0, 1.0],
     "train_gamma_low": 0.1, "train_gamma_high": 0.3, "score_draws": 2,
-    "seed": 7, "steps": 41, "batch_size": 9, "primal_lr": 0.5, "decay_share": 0.5, "grad_clip": 2.0,
+    "seed": 7, "steps": 41, "batch_size": 9, "primal_lr": 0.5, "decay_fraction": 0.5,
+    "grad_clip": 2.0,
     "measured_on": "test", "report_every": 11, "eval_windows": 5, "eval_draws": 3,
     "dtype": "float64", "device": "cuda", "threads": 2,
     "constraint.alpha": 0.3, "constraint.reference": "virtual_layer0",
@@ -119,7 +123,7 @@ OTHER_VALUES = {
     "model.lora_rank": 4, "model.recompute": True,
     "model.pooling": "mean", "data.max_length": 64, "data.max_items": 100, "readout_lr": 0.01,
     "data.template": "plain",
-    "warmup_share": 0.1, "weight_decay": 0.01, "accumulate": 2,
+    "warmup_fraction": 0.1, "weight_decay": 0.01, "accumulate": 2,
 }  # fmt: skip
 VIT = {"model.name": "vit", "model.checkpoint": "one", "task": "frame_denoising"}
 TEXT: dict[str, object] = {
@@ -179,6 +183,18 @@ def test_stored_configurations_may_have_options_that_were_removed_and_did_nothin
             TINY.with_fields({f"constraint.{name}": 1})
 
 
+def test_renamed_fields_are_read_from_files_keep_signatures_and_are_refused_by_hand() -> None:
+    named = {"warmup_fraction": 0.1, "decay_fraction": 0.5, "data.dev_fraction": 0.1}
+    config = ArmConfig().with_fields(named)
+    assert config.signature() == "02ef7f1569f681e4"  # of before
+    stored = with_names(config.to_json(), FIRST_NAMES)
+    assert {"warmup_share", "decay_share"} <= stored.keys() and "dev_share" in stored["data"]
+    assert ArmConfig.from_json(stored) == config
+    for first, name in RENAMED.items():
+        with pytest.raises(InvalidValue, match=f"field '{first}': it is called {name} now"):
+            config.with_fields({first: 0.3})
+
+
 def test_a_template_is_in_the_signature_and_others_leave_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -228,7 +244,7 @@ def test_a_field_at_its_default_is_not_in_the_signature() -> None:
         ({**TEXT, "constraint.reference_unit": "identity"}, "the unchanged input is no prediction"),
         ({"accumulate": 5}, "accumulate must be a positive divisor of batch_size 8"),
         ({"accumulate": 2, "constraint.form": "ratio"}, "accumulate must be 1 with form 'ratio'"),
-        ({"warmup_share": 0.5, "decay_share": 0.6}, "with decay_share 0.6 at most 1"),
+        ({"warmup_fraction": 0.5, "decay_fraction": 0.6}, "with decay_fraction 0.6 at most 1"),
         ({"task": "frame_denoising"}, "task must be 'video_denoising' for model ut"),
         ({"constraint.resilience_form": "slack"}, "resilience must be positive with"),
         ({"data.frames": 1, "shifts": ["frame_drop"]}, "without 'frame_drop' where a sample is"),

@@ -149,7 +149,7 @@ def test_a_task_that_disturbs_padding_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", VIDEOS)
 def test_videos_that_break_a_promise_are_told(name: str) -> None:
-    data = DataConfig(name=name, frame_size=8, patch_size=8, frames=2, dev_share=0.5)
+    data = DataConfig(name=name, frame_size=8, patch_size=8, frames=2, dev_fraction=0.5)
     with pytest.raises(BrokenContract, match=rf"data set {name}: {VIDEOS[name]}"):
         check_videos(data)
 
@@ -157,9 +157,9 @@ def test_videos_that_break_a_promise_are_told(name: str) -> None:
 @pytest.mark.parametrize("name", TEXTS)
 def test_texts_that_break_a_promise_are_told(name: str) -> None:
     with pytest.raises(BrokenContract, match=rf"text data set {name}: {TEXTS[name]}"):
-        check_texts(DataConfig(name=name, dev_share=0.4))
+        check_texts(DataConfig(name=name, dev_fraction=0.4))
 
 
 def test_the_data_sets_that_they_are_made_of_are_whole() -> None:
     check_videos(DataConfig(name="whole_videos", frame_size=8, patch_size=8, frames=2))
-    check_texts(DataConfig(name="whole_texts", dev_share=0.4))
+    check_texts(DataConfig(name="whole_texts", dev_fraction=0.4))

@@ -107,8 +107,8 @@ def test_scores_auc_and_objective_follow_from_the_losses(task: VideoDenoising) -
         for a, b in pairwise(grid)
     )
     assert measured.ood_auc == pytest.approx(by_hand)
-    assert measured.ood_mean == pytest.approx(sum(measured.scores.values()) / len(grid))
-    assert measured.ood_mean != pytest.approx(by_hand / (grid[-1] - grid[0]), rel=1e-4)
+    assert measured.mean_over_gammas == pytest.approx(sum(measured.scores.values()) / len(grid))
+    assert measured.mean_over_gammas != pytest.approx(by_hand / (grid[-1] - grid[0]), rel=1e-4)
     wiener = references.metrics["wiener"]
     logs = [np.log(measured.scores[g] / wiener[g]) for g in ("0.20", "0.25")]
     assert measured.objective == pytest.approx(np.mean(logs))

@@ -67,7 +67,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ArmConfig]:
         "vit": replace(tiny, task="frame_denoising", data=frames, model=vit),
         "encoder": text,
         "encoder in parts": text.with_fields(
-            {"accumulate": 2, "weight_decay": 0.1, "warmup_share": 0.2, "dtype": "bfloat16"}
+            {"accumulate": 2, "weight_decay": 0.1, "warmup_fraction": 0.2, "dtype": "bfloat16"}
         ),
         "text_ut": text.with_fields({"model.name": "text_ut", "model.layers": 3}),
     }

@@ -595,6 +595,6 @@ def listed(data):
 LISTED = DataSetSpec(list=listed)
 """
     install({"texts": {"mine": "acme_sweep:LISTED"}}, code)
-    data = DataConfig(name="mine", dev_share=0.4)
+    data = DataConfig(name="mine", dev_fraction=0.4)
     check_texts(data)
     assert load_text(data).lengths == {"train": 6, "dev": 6, "test": 12}

@@ -150,7 +150,7 @@ def test_fifty_steps_agree_with_cooper(optimizer: str, resilience: float, scale:
         resilience=resilience,
         scale=scale,
     )
-    config = replace(DOUBLE, steps=50, decay_share=0.5, grad_clip=1e9, constraint=constraint)
+    config = replace(DOUBLE, steps=50, decay_fraction=0.5, grad_clip=1e9, constraint=constraint)
     ours = training_of(config)
     task, model = task_of(config), training_of(config).model
     problem = DescentProblem(config, task, model)
@@ -186,7 +186,7 @@ def test_the_shipped_form_equals_a_loop_written_by_hand(
         "grad_through_previous": not detached, "resilience": resilience, "signal_clip": 0.4,
     }  # fmt: skip
     config = replace(DOUBLE, constraint=ConstraintConfig.from_json(fields), grad_clip=1e9)
-    config = replace(config, steps=30, decay_share=0.0)
+    config = replace(config, steps=30, decay_fraction=0.0)
     ours = training_of(config)
     ours.run_to(30)
     task, model = task_of(config), training_of(config).model

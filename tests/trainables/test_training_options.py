@@ -55,8 +55,8 @@ def test_no_step_is_taken_at_a_learning_rate_of_0() -> None:
 
 def test_every_group_follows_the_schedule(text: ArmConfig) -> None:
     config = text.with_fields(
-        {"primal_lr": 0.01, "readout_lr": 0.5, "weight_decay": 0.1, "warmup_share": 0.4,
-         "decay_share": 0.6}
+        {"primal_lr": 0.01, "readout_lr": 0.5, "weight_decay": 0.1, "warmup_fraction": 0.4,
+         "decay_fraction": 0.6}
     )  # fmt: skip
     training = training_of(config, text_task(config))
     for step in range(10):
@@ -67,13 +67,13 @@ def test_every_group_follows_the_schedule(text: ArmConfig) -> None:
 
 
 def test_the_dual_step_follows_the_warm_up_too() -> None:
-    config = replace(TINY, warmup_share=0.5, decay_share=0.5, dtype="float64", steps=4)
+    config = replace(TINY, warmup_fraction=0.5, decay_fraction=0.5, dtype="float64", steps=4)
     task = build_task(config, CPU, torch.float64)
     training = training_of(config, task)
     assert config.constraint is not None
     training.run_to(1)
     # UT starts as its residual: no layer descends, so every relative signal is known
-    plain = training_of(replace(config, warmup_share=0.0), task)
+    plain = training_of(replace(config, warmup_fraction=0.0), task)
     plain.run_to(1)
     ours, theirs = (t.weighting.series()["multipliers"] for t in (training, plain))
     assert theirs.max() > 0
@@ -109,7 +109,9 @@ def test_without_these_options_it_is_the_optimiser_of_before() -> None:
 
 def test_the_readout_takes_its_own_steps(text: ArmConfig) -> None:
     """Adam's first step is its learning rate, whatever the gradient."""
-    config = text.with_fields({"primal_lr": 1e-4, "readout_lr": 1e-2, "steps": 1, "decay_share": 0})
+    config = text.with_fields(
+        {"primal_lr": 1e-4, "readout_lr": 1e-2, "steps": 1, "decay_fraction": 0}
+    )
     task = text_task(config)
     training = training_of(config, task)
     start = {n: p.detach().clone() for n, p in training.model.named_parameters()}

@@ -13,7 +13,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from trainables.config.constraint import REMOVED
 from trainables.config.constraint import ConstraintConfig as ConstraintConfig
@@ -21,7 +21,7 @@ from trainables.config.data import DataConfig as DataConfig
 from trainables.config.fields import NotNegative, Positive, Rule, Section
 from trainables.config.model import ModelConfig as ModelConfig
 from trainables.errors import RemovedOption, UnknownName, require
-from trainables.plain import Json
+from trainables.plain import Json, with_names
 from trainables.registry.lookup import facts_of, model_spec
 from trainables.registry.task_facts import INSTRUCTION_DATA, VIDEO_DATA, TaskFacts
 
@@ -49,6 +49,8 @@ Shift = Literal[
 class ArmConfig(Section):
     """One arm. ``constraint=None`` is the unconstrained arm: the same run in everything else."""
 
+    RENAMED: ClassVar = {"warmup_share": "warmup_fraction", "decay_share": "decay_fraction"}
+
     task: str = "video_denoising"  # one of registry/built_in.py, or a plug-in's
     # ^ sequences of co-located patches; or whole frames, one by one (vit); or texts with labels
     data: DataConfig = field(default_factory=DataConfig)
@@ -68,9 +70,9 @@ class ArmConfig(Section):
     readout_lr: Positive[float | None] = None
     # ^ text: of the readout, which starts untrained; None: primal_lr
     weight_decay: NotNegative[float] = 0.0  # AdamW's, on matrices, no biases or norms; 0: Adam
-    warmup_share: float = 0.0  # both learning rates rise linearly over this first share of steps
-    decay_share: Annotated[float, Rule(lambda share: 0 <= share <= 1, "in [0, 1]")] = 0.2
-    # ^ and fall linearly to 0 over this last share
+    warmup_fraction: float = 0.0  # over it both learning rates rise linearly
+    decay_fraction: Annotated[float, Rule(lambda share: 0 <= share <= 1, "in [0, 1]")] = 0.2
+    # ^ and fall linearly to 0 over this last fraction
     grad_clip: Positive[float] = 1.0  # global norm of the primal gradient
     report_every: Positive[int] = 100  # steps between reports; each is followed by a checkpoint
     eval_windows: Positive[int] = 24
@@ -80,7 +82,7 @@ class ArmConfig(Section):
     eval_draws: Positive[int] = 4  # noise draws per unit for feasibility, averaged before judging
     score_draws: Positive[int] = 1  # and at every test gamma and shift, for the scores
     weight_ema: Annotated[float, Rule(lambda share: 0 <= share < 1, "in [0, 1)")] = 0.0
-    # ^ share of the evaluated weights kept from the step before; 0: none
+    # ^ fraction of the evaluated weights kept from the step before; 0: none
     early_stop: bool = True  # end an arm that its reports show to go wrong (docs/forms.md)
     shifts: tuple[Shift, ...] = ()
     # ^ disturbances beside Gaussian noise that the final result is scored under, never selected by
@@ -126,9 +128,9 @@ class ArmConfig(Section):
             "scores are kept under these names.",
         )
         self.require(
-            self.warmup_share >= 0 and self.warmup_share + self.decay_share <= 1 + 1e-9,
-            "warmup_share",
-            f"at least 0, and with decay_share {self.decay_share:g} at most 1",
+            self.warmup_fraction >= 0 and self.warmup_fraction + self.decay_fraction <= 1 + 1e-9,
+            "warmup_fraction",
+            f"at least 0, and with decay_fraction {self.decay_fraction:g} at most 1",
         )
         self.require(
             self.accumulate > 0 and self.batch_size % self.accumulate == 0,
@@ -342,7 +344,7 @@ class ArmConfig(Section):
                 arm had then, as long as no default has changed since.
         """
         version = TRAINING_VERSION if version is None else version
-        content = self.changed()
+        content = with_names(self.changed(), FIRST_NAMES)
         if content.get("data", {}).pop("folder", None) and not content["data"]:
             del content["data"]
         if self.model.checkpoint_fingerprint:
@@ -365,6 +367,16 @@ class ArmConfig(Section):
         if self.data.split_by_seed and self.data.max_items is not None:
             faults.append("split_of_all_items")
         return faults
+
+
+# Dotted names of fields as earlier versions had them, and as they are now.
+RENAMED = ArmConfig.RENAMED | {
+    f"data.{first}": f"data.{name}" for first, name in DataConfig.RENAMED.items()
+}
+# Hashes are taken of these, so that signatures and digests outlive a renaming.
+FIRST_NAMES = {
+    name: first for names in (RENAMED, DataConfig.RENAMED) for first, name in names.items()
+}
 
 
 def _named_gamma(gamma: float) -> float:
@@ -406,6 +418,8 @@ def field_of(name: str) -> str:
         RemovedOption: it was one.
     """
     if name not in field_names():
+        if name in RENAMED:
+            raise RemovedOption(f"unknown field {name!r}: it is called {RENAMED[name]} now.")
         if name.removeprefix("constraint.") in REMOVED:
             raise RemovedOption(f"unknown field {name!r}: the option was removed.")
         raise UnknownName.among("field", name, field_names())

@@ -63,7 +63,7 @@ class ConstraintConfig(Section):
     # ^ in nupi and augmented 0 leaves the part that dual_kp and dual_penalty set
     dual_kp: NotNegative[float] = 0.01  # nupi: kappa_p, multiplier per unit of the signal's change
     inner_tokens: Annotated[float, Rule(lambda share: 0 < share <= 1, "in (0, 1]")] = 1.0
-    # ^ decoders: of which share of an answer's tokens inner layers' losses are in training. They
+    # ^ decoders: of which fraction of an answer's tokens inner layers' losses are in training. They
     #   and the gradient are unbiased; a relative signal, their quotient, is so only nearly. The
     #   last layer's and all that is judged are exact
     inner_layers: Positive[int | None] = None
@@ -109,7 +109,7 @@ class ConstraintConfig(Section):
             self.dual_optimizer != "bare_decay" or self.resilience < 1,
             "resilience",
             "below 1 with dual_optimizer 'bare_decay'",
-            "it is the share of a multiplier that one dual step takes off.",
+            "it is the fraction of a multiplier that one dual step takes off.",
         )
         if self.inner_layers is not None:
             self._check_drawn_layers()

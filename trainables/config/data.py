@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from trainables.config.fields import Positive, Rule, Section, at_least
 
@@ -16,13 +16,15 @@ class DataConfig(Section):
     defaults.
     """
 
+    RENAMED: ClassVar = {"dev_share": "dev_fraction"}
+
     name: str = "photographs"  # a data set of registry/built_in.py, or a plug-in's
     folder: str | None = None  # where its files lie; a place, not part of the signature
     frame_size: int = 160  # frames are scaled to frame_size x frame_size grey pixels
     patch_size: Positive[int] = 16  # a token is one patch: patch_size squared pixels
     frames: Positive[int] = 10  # T: a sequence is the same patch over T consecutive frames
     stride: Positive[int] = 5  # frames between the starts of two training windows
-    dev_share: Annotated[float, Rule(lambda share: 0 < share < 1, "in (0, 1)")] = 0.25
+    dev_fraction: Annotated[float, Rule(lambda fraction: 0 < fraction < 1, "in (0, 1)")] = 0.25
     # ^ of the training clips (text: groups): held out as dev, rounded up
     split_by_seed: bool = False  # whether the run's seed draws dev; the test split is the same
     max_clips: Annotated[int | None, at_least(2)] = None  # the first of each split; None: all

@@ -33,15 +33,15 @@ class Family:
 # changes a grid raises TRAINING_VERSION: stored scores under two grids are not to be averaged.
 VIDEO_FAMILIES: Mapping[str, Family] = {
     "blur": Family((0.5, 2.0, 5.0), "Gaussian blur, std in percent of the frame's side"),
-    "salt_and_pepper": Family((0.001, 0.006, 0.025), "share of pixels that turn black or white"),
-    "frame_drop": Family((0.2, 0.5, 0.8), "share of frames lost, each shown as the one before"),
+    "salt_and_pepper": Family((0.001, 0.006, 0.025), "fraction of pixels that turn black or white"),
+    "frame_drop": Family((0.2, 0.5, 0.8), "fraction of frames lost, each shown as the one before"),
     "brightness": Family((0.1, 0.25, 0.5), "added to every pixel, in std of the clean pixels"),
 }
 # Of texts: round shares, fixed before any run (docs/decisions/0028).
 TEXT_FAMILIES: Mapping[str, Family] = {
-    "token_drop": Family((0.1, 0.25, 0.5), "share of tokens dropped"),
-    "token_swap": Family((0.1, 0.25, 0.5), "share of neighbouring tokens that change places"),
-    "typos": Family((0.02, 0.05, 0.1), "share of letters hit on a neighbouring key"),
+    "token_drop": Family((0.1, 0.25, 0.5), "fraction of tokens dropped"),
+    "token_swap": Family((0.1, 0.25, 0.5), "fraction of neighbouring tokens that change places"),
+    "typos": Family((0.02, 0.05, 0.1), "fraction of letters hit on a neighbouring key"),
 }
 FAMILIES: Mapping[str, Family] = {**VIDEO_FAMILIES, **TEXT_FAMILIES}
 

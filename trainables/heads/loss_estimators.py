@@ -5,9 +5,9 @@ head less often, leave the last layer exact, and are affine in the losses, so th
 f_l - (1 - alpha) f_(l-1), and gradients are unbiased as well. Draws come from a CPU generator that
 the caller keys by the step; nothing here waits for another device.
 
-Sampled tokens: a random share of every answer's places, the same for all layers. Of n places k are
-drawn without replacement, so the mean over them has variance (1 - k / n) s^2 / k, where s^2 is the
-variance of the n losses (divisor n - 1); Cochran, Sampling Techniques, theorem 2.2. With a
+Sampled tokens: a random fraction of every answer's places, the same for all layers. Of n places k
+are drawn without replacement, so the mean over them has variance (1 - k / n) s^2 / k, where s^2 is
+the variance of the n losses (divisor n - 1); Cochran, Sampling Techniques, theorem 2.2. With a
 violation per token in the loss's place it is that of the violation. The last layer's losses, known
 at every place, are a control variate: mean(f_L) + sampled mean(f_l - f_L) is unbiased, too, with
 s^2 of the differences, which is smaller where layers agree on which tokens are hard.
@@ -48,20 +48,20 @@ class SampledPlaces(NamedTuple):
 
 
 def sample_places(
-    lengths: Sequence[int], share: float, generator: torch.Generator
+    lengths: Sequence[int], fraction: float, generator: torch.Generator
 ) -> SampledPlaces:
-    """ceil(share n) of the n places of every sample, uniformly without replacement.
+    """ceil(fraction n) of the n places of every sample, uniformly without replacement.
 
     Args:
         lengths: n of every sample: tokens that have a loss.
-        share: in (0, 1]; 1 takes every place.
+        fraction: in (0, 1]; 1 takes every place.
         generator: on the CPU, where the result is, too.
 
     Raises:
-        InvalidValue: ``share`` outside of (0, 1], no sample, or one without a place.
+        InvalidValue: ``fraction`` outside of (0, 1], no sample, or one without a place.
     """
-    if not 0 < share <= 1:
-        raise InvalidValue(f"share must be above 0 and at most 1, got {share}: 1 takes all tokens.")
+    if not 0 < fraction <= 1:
+        raise InvalidValue(f"fraction must be in (0, 1], got {fraction}: 1 takes all tokens.")
     if min(lengths, default=0) < 1:
         raise InvalidValue(
             "every sample must have 1 answer token or more to draw from, got lengths "
@@ -69,7 +69,7 @@ def sample_places(
         )
     lengths_BK = torch.tensor(lengths).unsqueeze(1)
     # 0.07 x 100 is 7, not 8: a product of floats may lie just above
-    counts_BK = (lengths_BK.double() * share - 1e-9).ceil().clamp(min=1).long()
+    counts_BK = (lengths_BK.double() * fraction - 1e-9).ceil().clamp(min=1).long()
     longest = int(lengths_BK.max())
     order = torch.rand(len(lengths), longest, dtype=torch.float64, generator=generator)
     order.masked_fill_(torch.arange(longest) >= lengths_BK, 2)  # behind every place there is

@@ -45,11 +45,11 @@ class Certificate:
     # 0. NaN where there is one unit.
     upper: tuple[float, ...]  # 95 %, one-sided
     lower: tuple[float, ...]  # 95 % for all layers together, one-sided
-    met: tuple[float, ...]  # per layer, the share of held-out units whose own losses meet it
+    met: tuple[float, ...]  # per layer, the fraction of held-out units whose own losses meet it
 
     @property
     def least_met(self) -> float:
-        """The share of units that meet the layer that fewest of them meet."""
+        """The fraction of units that meet the layer that fewest of them meet."""
         return min(self.met)
 
 

@@ -28,7 +28,7 @@ Array = Any  # a NumPy array or a torch tensor, of one arm or [K, ...] of K: wha
 Floats = NDArray[np.float64]
 Rate = Any  # a number, or a tensor of one for each of K arms, [K, 1] in float64
 
-# Ratios are taken over at least this share of f_c: the square still fits float32, 0 / 0 is met.
+# Ratios are taken over at least this fraction of f_c: the square still fits float32, 0 / 0 is met.
 SMALLEST_LOSS = 1e-12
 
 
@@ -83,7 +83,7 @@ def descent_constraints(
     [-0.1, 0.15]
     """
     keep = 1.0 - config.alpha
-    reference = reference_share(config, scales)
+    reference = reference_fraction(config, scales)
     first_layer = 0 if config.reference == "bound_zero" else 1
     count = layers + 1 - first_layer
     is_virtual = config.reference == "virtual_layer0"
@@ -115,7 +115,7 @@ def descent_constraints(
 
 
 def demanded_descent(config: ConstraintConfig, layers: int) -> float:
-    """The share of the reference f0 that all layers together are asked to remove: 1 - s_L / f0.
+    """The fraction of the reference f0 that all layers together are asked to remove: 1 - s_L / f0.
 
     1 - (1 - alpha)^n, where n is how many factors of 1 - alpha lead from f0 to the last layer's
     target: L - 1 with ``bound_first``, whose first layer is bounded by f0 itself, else L. The same
@@ -133,7 +133,7 @@ def demanded_descent(config: ConstraintConfig, layers: int) -> float:
     return 1.0 - (1.0 - config.alpha) ** factors
 
 
-def reference_share(config: ConstraintConfig, scales: Scales) -> float:
+def reference_fraction(config: ConstraintConfig, scales: Scales) -> float:
     """f0 over f_c, from whichever unit the config states it in."""
     unit = {"constant": scales.constant_loss, "identity": scales.identity_loss, "absolute": 1.0}
     return config.reference_loss * unit[config.reference_unit] / scales.constant_loss
@@ -361,7 +361,7 @@ def proportional_part(config: ConstraintConfig) -> float:
 
 
 def decay_rate(config: ConstraintConfig) -> float:
-    """The share of a multiplier that decays per unit of dual_lr: c, or c / eta (``bare_decay``)."""
+    """Fraction of a multiplier that decays a unit of dual_lr: c, or c / eta (``bare_decay``)."""
     if config.dual_optimizer == "bare_decay" and config.dual_lr > 0:
         return config.resilience / config.dual_lr
     return config.resilience
@@ -370,7 +370,7 @@ def decay_rate(config: ConstraintConfig) -> float:
 def in_violations_unit(
     config: ConstraintConfig, constraints: DescentConstraints, slacks_L: Array, losses_F: Array
 ) -> Array:
-    """Slacks in the dual signal's unit (a share of the loss allowed) in that of the violations."""
+    """Slacks in the dual signal's unit (of the loss allowed) in that of the violations."""
     if config.dual_signal == "relative":
         return slacks_L * allowed_losses(constraints, losses_F)
     return slacks_L
@@ -379,7 +379,7 @@ def in_violations_unit(
 def missing_shares(
     constraints: DescentConstraints, losses_F: Array, slack_L: Array | None = None
 ) -> Floats:
-    """v_L: the share of the demanded reduction that is missing, on the split of ``losses_F``.
+    """v_L: the fraction of the demanded reduction that is missing, on the split of ``losses_F``.
 
     v_l = (f_l - (1 - alpha) f_{l-1}) / (alpha f_{l-1}), and for the first constraint
     v_1 = (f_1 - s_1) / (alpha f0), or v_0 = (f_0 - f0) / (alpha f0) with ``bound_zero``: 0 met,

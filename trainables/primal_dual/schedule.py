@@ -12,7 +12,7 @@ import math
 from trainables.config.arm import ArmConfig, ConstraintConfig
 
 
-def lr_factor(step: int, steps: int, decay_share: float, warmup_share: float = 0.0) -> float:
+def lr_factor(step: int, steps: int, decay_fraction: float, warmup_fraction: float = 0.0) -> float:
     """The factor of both learning rates at ``step``: up to 1, 1, then linearly towards 0.
 
     Primal-dual last iterates oscillate at a constant rate; the decay lets them settle. A warm-up is
@@ -23,7 +23,7 @@ def lr_factor(step: int, steps: int, decay_share: float, warmup_share: float = 0
     >>> [round(lr_factor(s, 10, 0.4, 0.2), 2) for s in (0, 1, 2, 9)]
     [0.5, 1.0, 1.0, 0.25]
     """
-    rising, decaying = warmup_share * steps, decay_share * steps
+    rising, decaying = warmup_fraction * steps, decay_fraction * steps
     factor = 1.0 if decaying == 0 else min(1.0, (steps - step) / decaying)
     return factor if rising == 0 else min(factor, (step + 1) / rising)
 
@@ -63,7 +63,7 @@ def effective_dual_steps(config: ArmConfig, *, steps_per_epoch: int, until: int)
     dual_lr times this is the farthest that a multiplier comes by a dual signal of 1 (SGD), or by
     any signal (Adam). 0 without constraints.
 
-    >>> run = ArmConfig(steps=10, decay_share=0.4, constraint=ConstraintConfig(warmup_steps=2))
+    >>> run = ArmConfig(steps=10, decay_fraction=0.4, constraint=ConstraintConfig(warmup_steps=2))
     >>> [effective_dual_steps(run, steps_per_epoch=5, until=step) for step in (2, 6, 10)]
     [0.0, 4.0, 6.5]
     """
@@ -75,7 +75,7 @@ def effective_dual_steps(config: ArmConfig, *, steps_per_epoch: int, until: int)
         dual_every_unit=constraint.dual_every_unit,
         warmup_steps=constraint.warmup_steps,
     )
-    shape = (config.steps, config.decay_share, config.warmup_share)
+    shape = (config.steps, config.decay_fraction, config.warmup_fraction)
     return _effective_dual_steps(timing, shape, steps_per_epoch, until)
 
 

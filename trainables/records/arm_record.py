@@ -42,12 +42,12 @@ WORST_MISSING_SHARE = "feasibility/worst_missing_share"  # dev, unrelaxed; judge
 WORST_MISSING_SHARE_TRAIN = "feasibility/worst_missing_share_train"  # training units, fresh draws
 WORST_MISSING_SHARE_RELAXED = "feasibility/worst_missing_share_relaxed"  # dev, slack c lambda
 WORST_MISSING_SHARE_UPPER = "feasibility/worst_missing_share_upper"  # 95 % bound over dev units
-UNITS_MET = "feasibility/units_met"  # share of dev units that meet the least met layer
-DEMANDED_DESCENT = "feasibility/demanded_descent"  # share of f0 that all layers are asked to remove
+UNITS_MET = "feasibility/units_met"  # fraction of dev units that meet the least met layer
+DEMANDED_DESCENT = "feasibility/demanded_descent"  # fraction of f0 that is asked
 FEASIBLE = "feasibility/feasible"  # 1 or 0
-USEFUL = "feasibility/useful"  # 1 or 0
+BEATS_TRIVIAL = "feasibility/beats_trivial"  # 1 or 0
 OOD_AUC = "ood/auc"  # trapezoid area under the metric over test_gammas
-OOD_MEAN = "ood/mean"  # plain mean of the metric over test_gammas: the tables' mean metric
+MEAN_OVER_GAMMAS = "test/mean_over_gammas"  # of the metric: the tables' mean
 SEEN_MEAN = "ood/seen_mean"  # over the gammas that training or selection looked at
 UNSEEN_MEAN = "ood/unseen_mean"  # over all others: out of distribution
 OBJECTIVE = "ood/objective"  # what the search minimises, whichever way the metric is better
@@ -156,7 +156,7 @@ class Evaluation:
     objective: float  # what selection minimises (docs/results.md, Scores)
     objective_gammas: list[float]  # the test gammas that the objective looked at
     descent_ratio_quantiles: list[list[float]]  # [L][0, 5, ..., 100 %] of f_l / f_{l-1}, dev
-    descent_share: list[float]  # [L] share of dev samples whose loss fell in that layer
+    descent_fraction: list[float]  # [L] fraction of dev samples whose loss fell in that layer
     multipliers: list[float]  # final lambda_L; empty for the unconstrained arm
     # Under shifts beside Gaussian noise, by family and severity ("blur", "2.0"); dev, draw 0.
     # Reported, never selected by; empty where ``ArmConfig.shifts`` is.
@@ -188,7 +188,7 @@ class Evaluation:
     split: str = "dev"
 
     @property
-    def ood_mean(self) -> float:
+    def mean_over_gammas(self) -> float:
         """Plain mean of the metric over the test gammas, which count alike: the tables' column."""
         return math.fsum(self.scores.values()) / len(self.scores)
 
@@ -304,6 +304,8 @@ class ArmRecord:
         if values["evaluation"] is not None:
             measured = values["evaluation"]
             scales = Scales(**measured.pop("scales"))
+            if "descent_share" in measured:  # its first name
+                measured["descent_fraction"] = measured.pop("descent_share")
             words = plain["evaluation"]
             for name in ("answers", "dev_units", "train_units"):
                 if name in words:

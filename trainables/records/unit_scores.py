@@ -52,8 +52,8 @@ class UnitScores:
     # ^ mean loss over the samples of a unit and over the draws, in the task's unit
     scores_N: dict[str, Singles] = field(default_factory=dict)
     # ^ of the last layer, unit by unit: what the metric is the mean of, in text 1 where it is right
-    #   and 0 elsewhere, over several draws the share of them; empty where the metric follows from
-    #   the losses
+    #   and 0 elsewhere, over several draws the fraction of them; empty where the metric follows
+    #   from the losses
 
     def to_bytes(self) -> bytes:
         """A compressed .npz without pickles, the same bytes for the same numbers."""

@@ -70,7 +70,7 @@ def _by_layer(series: dict[str, Floats], first: int, tolerance: float) -> Iterat
             yield (
                 f"Layer {layer} oscillates: its violation changed sign "
                 f"{sign_changes(shares_R)} times over the reports and does not settle. Lower "
-                "dual_lr, let both rates fall for longer (decay_share), or use "
+                "dual_lr, let both rates fall for longer (decay_fraction), or use "
                 "dual_optimizer=augmented or nupi."
             )
         is_missed_R = (shares_R > tolerance) & (violations_R > 0)
@@ -178,5 +178,5 @@ def _gap(series: dict[str, Floats], losses_R: Floats) -> Iterator[str]:
         yield (
             f"The Lagrangian ended {-share:.0%} of the loss below the loss (duality gap, an "
             "estimate): layers that meet their constraints are pressed. Let both rates fall for "
-            "longer (decay_share), or lower dual_lr."
+            "longer (decay_fraction), or lower dual_lr."
         )

@@ -3,12 +3,12 @@
 A sample is a prompt and its answer (datasets/text/alpaca.py). The loss of a layer is the cross
 entropy in nats of the answer's tokens alone, its end included, each given the prompt and the answer
 before it (teacher forcing): the mean over the tokens of a sample, so that samples count alike. The
-metric is token accuracy, the share of those tokens that the largest logit names, by sample as well.
-The noise is on all tokens, of prompt and answer (tasks/texts.py).
+metric is token accuracy, the fraction of those tokens that the largest logit names, by
+sample as well. The noise is on all tokens, of prompt and answer (tasks/texts.py).
 
-The best constant prediction is the share of each word among the answers of the training split, with
-1 added to every word's count, so that none is impossible; its entropy there is the unit of every
-loss. The input is no prediction (docs/decisions/0010).
+The best constant prediction is the fraction of each word among the answers of the training split,
+with 1 added to every word's count, so that none is impossible; its entropy there is the unit of
+every loss. The input is no prediction (docs/decisions/0010).
 
 Source: arXiv 2601.17257, section 6. Shape suffixes: B batch, T tokens, A tokens of the longest
 answer, N samples, V vocabulary.

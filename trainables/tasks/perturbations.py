@@ -64,7 +64,7 @@ def after_noise(inputs: Tensor, shift: str, severity: float, generator: torch.Ge
 
     Raises:
         UnknownName: there is no such family.
-        InvalidValue: the severity is negative, or a share above 1.
+        InvalidValue: the severity is negative, or a fraction above 1.
     """
     family_of(shift)
     require(severity >= 0, "severity", severity, "at least 0")
@@ -99,27 +99,27 @@ def _blur_matrix(size: int, sigma: float) -> Tensor:
     return matrix.scatter_add_(1, sources, (weights / weights.sum()).expand(size, -1))
 
 
-def salt_and_pepper(inputs: Tensor, share: float, generator: torch.Generator) -> Tensor:
-    """Every pixel, with probability ``share`` / 2 each, black (0) or white (1)."""
-    require_share(share)
+def salt_and_pepper(inputs: Tensor, fraction: float, generator: torch.Generator) -> Tensor:
+    """Every pixel, with probability ``fraction`` / 2 each, black (0) or white (1)."""
+    require_fraction(fraction)
     draw = torch.rand(inputs.shape, generator=generator, device=generator.device)
-    black, white = draw < share / 2, draw >= 1 - share / 2
+    black, white = draw < fraction / 2, draw >= 1 - fraction / 2
     return inputs.masked_fill(black.to(inputs.device), 0).masked_fill(white.to(inputs.device), 1)
 
 
-def lost_frames(inputs: Tensor, share: float, generator: torch.Generator) -> Tensor:
-    """Sequences [..., T, D] in which each frame after the first is lost with probability ``share``.
+def lost_frames(inputs: Tensor, fraction: float, generator: torch.Generator) -> Tensor:
+    """Sequences [..., T, D] in which frames after the first are lost with probability ``fraction``.
 
     In place of a lost frame stands the last one received, noise and all, as decoders conceal it.
     """
-    require_share(share)
+    require_fraction(fraction)
     frames = torch.arange(inputs.shape[-2])
     draw = torch.rand(len(frames), generator=generator, device=generator.device).cpu()
-    received = (draw >= share) | (frames == 0)
+    received = (draw >= fraction) | (frames == 0)
     shown = torch.where(received, frames, 0).cummax(0).values
     return inputs.index_select(-2, shown.to(inputs.device))
 
 
-def require_share(share: float) -> None:
-    """Refuse what is no share of the pixels, frames, tokens or letters."""
-    require(0 <= share <= 1, "a share", share, "in [0, 1]")
+def require_fraction(fraction: float) -> None:
+    """Refuse what is no fraction of the pixels, frames, tokens or letters."""
+    require(0 <= fraction <= 1, "a fraction", fraction, "in [0, 1]")

@@ -1,8 +1,8 @@
 """Classification of texts whose word embeddings are disturbed by Gaussian noise.
 
 A sample is one text, or two merged as the tokenizer merges pairs. The loss is the cross entropy of
-the label, in nats; the metric the share of samples whose largest logit is the label's, each sample
-counted alike. The noise: tasks/texts.py.
+the label, in nats; the metric the fraction of samples whose largest logit is the label's, each
+sample counted alike. The noise: tasks/texts.py.
 
 The best constant prediction are the label frequencies of the training split, whose entropy is the
 unit of every loss. The input is no prediction: where denoising has the identity, the constant
@@ -112,7 +112,7 @@ class TextClassification(TextTask):
             disturbed.append(replace(text, ids_T=text.ids_T[chosen], types_T=types_T))
         return disturbed
 
-    def _mistyped(self, split: str, share: float, draws: Draws) -> list[Text]:
+    def _mistyped(self, split: str, fraction: float, draws: Draws) -> list[Text]:
         """The texts mistyped before they become tokens; the second of a pair after the first."""
         texts = self._texts(split)
         wanted = np.concatenate(self._unit_samples(split))
@@ -120,8 +120,8 @@ class TextClassification(TextTask):
         typed = []
         for text, index in zip(texts, wanted.tolist(), strict=True):
             example, generator = examples[index], draws(text)
-            first = mistyped(example.text, share, generator)
-            second = None if example.pair is None else mistyped(example.pair, share, generator)
+            first = mistyped(example.text, fraction, generator)
+            second = None if example.pair is None else mistyped(example.pair, fraction, generator)
             typed.append(Example(first, second, example.label, example.group))
         made = encode(self.tokenizer, typed, self._config.data.max_length)
         return [

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from trainables.tasks.perturbations import require_share
+from trainables.tasks.perturbations import require_fraction
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -44,47 +44,47 @@ def _neighbours() -> dict[str, str]:
 NEIGHBOURS = _neighbours()
 
 
-def kept_tokens(is_special_T: Bools, share: float, generator: torch.Generator) -> Ints:
-    """Tokens left when each but the special ones is dropped with probability ``share``.
+def kept_tokens(is_special_T: Bools, fraction: float, generator: torch.Generator) -> Ints:
+    """Tokens left when each but the special ones is dropped with probability ``fraction``.
 
     Returns:
         Their indices, rising.
     """
-    require_share(share)
+    require_fraction(fraction)
     draw_T = torch.rand(len(is_special_T), generator=generator).numpy()
-    return np.flatnonzero(is_special_T | (draw_T >= share))
+    return np.flatnonzero(is_special_T | (draw_T >= fraction))
 
 
-def swapped_tokens(is_special_T: Bools, share: float, generator: torch.Generator) -> Ints:
+def swapped_tokens(is_special_T: Bools, fraction: float, generator: torch.Generator) -> Ints:
     """The order of the tokens when neighbours change places.
 
     The tokens are paired off, from the first or the second on by a draw; each pair changes places
-    with probability ``share``, but for those with a special token.
+    with probability ``fraction``, but for those with a special token.
 
     Returns:
         Indices of the tokens, in their new order.
     """
-    require_share(share)
+    require_fraction(fraction)
     count = len(is_special_T)
     first = int(torch.randint(2, (1,), generator=generator))
     draw_T = torch.rand(count, generator=generator).numpy()
     order = np.arange(count)
     left = np.arange(first, count - 1, 2)
-    left = left[(draw_T[left] < share) & ~is_special_T[left] & ~is_special_T[left + 1]]
+    left = left[(draw_T[left] < fraction) & ~is_special_T[left] & ~is_special_T[left + 1]]
     order[left], order[left + 1] = left + 1, left
     return order
 
 
-def mistyped(text: str, share: float, generator: torch.Generator) -> str:
-    """``text`` with each of a-z and A-Z hit on a neighbouring key with probability ``share``.
+def mistyped(text: str, fraction: float, generator: torch.Generator) -> str:
+    """``text`` with each of a-z and A-Z hit on a neighbouring key with probability ``fraction``.
 
     Capitals stay capitals; other characters stay as they are.
     """
-    require_share(share)
+    require_fraction(fraction)
     draws = torch.rand(2, len(text), generator=generator).tolist()
     typed = []
     for letter, hit, which in zip(text, *draws, strict=True):
-        beside = NEIGHBOURS.get(letter.lower()) if letter.isascii() and hit < share else None
+        beside = NEIGHBOURS.get(letter.lower()) if letter.isascii() and hit < fraction else None
         if beside is None:
             typed.append(letter)
             continue

@@ -84,8 +84,8 @@ def _overview_row(entry: SettingSummary, label: str) -> dict[str, str]:
     kind = "winner" if entry.winner else "closest"
     return {
         "shown": NOTHING if entry.proposal is None else f"{kind} p{entry.proposal}",
-        label: number(ours.ood_mean, ".3f"),
-        "gain": number(entry.gain.ood_mean, "+.3f"),
+        label: number(ours.mean_over_gammas, ".3f"),
+        "gain": number(entry.gain.mean_over_gammas, "+.3f"),
         "miss": number(ours.worst_missing_share, "+.2f"),
         "feasible": f"{outcomes['feasible']} of {sum(outcomes.values())}",
     }
@@ -142,8 +142,8 @@ def _print_best(entry: SettingSummary) -> None:
         out.print(Paragraph(f"training: {seconds}", 2))
     for line in verdict_lines(entry):
         out.print(Paragraph(line, 2))
-    if entry.vacuous:
-        out.print(Paragraph("vacuous: the unconstrained arm meets the constraint by itself", 2))
+    if entry.not_binding:
+        out.print(Paragraph("not binding: the unconstrained arm meets the constraint by itself", 2))
     if not entry.matched_capacity:
         text = (
             "unmatched capacity: the unconstrained arm has one dictionary, the constrained one "
@@ -182,7 +182,7 @@ def _best_rows(entry: SettingSummary) -> list[dict[str, str]]:
         arm = values if isinstance(values, ArmSummary) else None
         row = {
             "": f"  {who}",
-            f"mean\n{metric.label}": number(values.ood_mean, form),
+            f"mean\n{metric.label}": number(values.mean_over_gammas, form),
             "ood_auc": number(values.ood_auc, form),
             "seen": number(values.seen_mean, form),
             "unseen": number(values.unseen_mean, form),

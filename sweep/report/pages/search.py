@@ -197,7 +197,7 @@ def _setting(summary: SettingSummary, commands: Mapping[str, str]) -> _Setting:
         lines.append(f"Trained with {point_text(summary.point)}.")
     if summary.proposal is not None:
         lines += [f"{line[0].upper()}{line[1:]}." for line in verdict_lines(summary)]
-    if summary.vacuous:
+    if summary.not_binding:
         lines.append(
             "Not binding: plain training meets the constraint by itself, so the pair says nothing "
             "about constraining."
@@ -265,7 +265,7 @@ def _search_notes(
     return [
         f"Sampler {space.sampler}, seed {space.sampler_seed}; every proposal is trained on "
         f"seed{'s' * (len(space.search_seeds) != 1)} {seeds}; feasible up to a missing "
-        f"share of {space.tolerance:g} in every layer.",
+        f"fraction of {space.tolerance:g} in every layer.",
         f"Proposals by outcome: {outcome_text(outcomes)}.",
         *(f"{name}: its search ended early: {why}" for name, why in status.retired.items()),
     ]

@@ -40,12 +40,13 @@ WORDS: Mapping[str, str] = {
     "the loss rises",
     "feasible": "the missing share of every layer is within the tolerance, on held-out data and "
     "without slack",
-    "useful": "better on held-out data than returning the input and than the best constant",
-    "vacuous": "the baseline meets the constraint too, so the pair says nothing about constraining",
-    "descent asked": "the share of f0 that all layers together must remove; the least that a "
+    "beats trivial": "better on held-out data than returning the input and than the best constant",
+    "not binding": "the baseline meets the constraint too, so the pair says nothing about "
+    "constraining",
+    "descent asked": "the fraction of f0 that all layers together must remove; the least that a "
     "winner has to ask for",
-    "winner": "the setting's best feasible, useful, binding proposal that asks for the least "
-    "descent or more",
+    "winner": "the setting's best feasible, binding proposal that beats the trivial predictors and "
+    "asks for the least descent or more",
     "Pareto front": "proposals that no other one beats in both objective and demanded descent",
     "held-out unit": "what held-out data are judged by: a window of a clip, or a text",
     "certificate": "whether 95 % bounds over the held-out units confirm a verdict, or leave it "

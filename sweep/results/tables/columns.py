@@ -44,7 +44,7 @@ def pair_words(summary: SettingSummary) -> list[str]:
     if summary.proposal is None:
         return ["none finished"]
     pair = "winner" if summary.winner else "closest, no winner"
-    return [pair, *["vacuous"] * summary.vacuous]
+    return [pair, *["not binding"] * summary.not_binding]
 
 
 def pair_columns(space: SearchSpace) -> list[Column[SettingLine]]:

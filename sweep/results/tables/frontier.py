@@ -42,10 +42,10 @@ COLUMNS: Sequence[Column[Line]] = (
 def frontier_table(summaries: Sequence[SettingSummary]) -> Table:
     """Per setting the proposals that no other beats in both objective and demanded descent."""
     notes = [
-        "feasible, useful and non-vacuous proposals that no other one of their setting beats in "
-        "both columns; lower objectives are better.",
-        "descent asked: the share of f0 that all layers together are asked to remove. certificate: "
-        "what 95 % bounds over the held-out units say"
+        "feasible, binding proposals that beat the trivial predictors and that no other "
+        "one of their setting beats in both columns; lower objectives are better.",
+        "descent asked: the fraction of f0 that all layers together are asked to remove. "
+        "certificate: what 95 % bounds over the held-out units say"
         f"{certified_over(summary.constrained for summary in summaries)}.",
         *(
             f"{summary.setting}: a winner must ask for {summary.least_descent:.3g} at least."

@@ -11,7 +11,7 @@ from sweep.results.tables.columns import HEADED, SettingLine, config_of, form_of
 from sweep.results.verdict_text import listed
 from trainables.config.arm import ArmConfig, ConstraintConfig, field_names
 from trainables.plain import Json
-from trainables.primal_dual.constraints import Scales, reference_share
+from trainables.primal_dual.constraints import Scales, reference_fraction
 
 
 def hyperparameters_table(space: SearchSpace, summaries: Sequence[SettingSummary]) -> Table:
@@ -80,7 +80,7 @@ def _hyperparameters_row(space: SearchSpace, summary: SettingSummary) -> Row:
         "setting": summary.setting,
         "winner": summary.winner,
         "proposal": summary.proposal,
-        "vacuous": summary.vacuous,
+        "not_binding": summary.not_binding,
         "matched_capacity": summary.matched_capacity,
     }
     measured = summary.constrained is not None
@@ -129,7 +129,7 @@ _ALSO = (  # fields that say how a pair was trained and that the short form leav
     "constraint.dual_every",
     "constraint.dual_every_unit",
     "weight_ema",
-    "decay_share",
+    "decay_fraction",
     "grad_clip",
     "early_stop",
     "dtype",
@@ -181,7 +181,7 @@ def reference_loss(constraint: ConstraintConfig | None, scales: Scales | None) -
     """f0 in the task's own unit of loss, whatever unit the configuration states it in."""
     if constraint is None or scales is None:
         return None
-    return reference_share(constraint, scales) * scales.constant_loss
+    return reference_fraction(constraint, scales) * scales.constant_loss
 
 
 def value_texts(values: Sequence[Json]) -> list[str]:

@@ -101,8 +101,8 @@ def paper_hyperparameters_table(
         *((header_of(name), _texts(rows, name)) for name in fields),
     ]
     notes = [
-        "L: layers; gamma: train gamma; alpha: the share of its loss that each layer must remove; "
-        "f0: the reference loss, in the task's own unit.",
+        "L: layers; gamma: train gamma; alpha: the fraction of its loss that each layer must "
+        "remove; f0: the reference loss, in the task's own unit.",
         f"searched: {', '.join(map(header_of, searched)) or 'nothing'}; {seeds_text(space)}.",
         *mark_notes([one.marks for one in trained], SEARCH_MARKS),
         *(_published_notes(trained) if beside_paper else ()),

@@ -62,7 +62,7 @@ COLUMNS: Sequence[Column[Line]] = (
     *HEADED[:2],
     Column("pair", lambda one: _searched_pair_text(one.summary)),
     Column("arm", lambda one: one.name),
-    Column("mean {metric}", lambda one: one.number(one.values.ood_mean)),
+    Column("mean {metric}", lambda one: one.number(one.values.mean_over_gammas)),
     Column("ood_auc", lambda one: one.number(one.values.ood_auc)),
     Column("seen", lambda one: one.number(one.values.seen_mean)),
     Column("unseen", lambda one: one.number(one.values.unseen_mean)),
@@ -72,8 +72,8 @@ COLUMNS: Sequence[Column[Line]] = (
     Column("certificate", lambda one: one.verdict(lambda a: a.certificate or NOTHING)),
     Column("units met", lambda one: one.verdict(lambda a: number(a.least_units_met, ".0%"))),
     Column(
-        "feasible, useful",
-        lambda one: one.verdict(lambda a: f"{YES_NO[a.feasible]}, {YES_NO[a.useful]}"),
+        "feasible, beats trivial",
+        lambda one: one.verdict(lambda a: f"{YES_NO[a.feasible]}, {YES_NO[a.beats_trivial]}"),
     ),
 )
 
@@ -130,7 +130,7 @@ _OF_ARM: Mapping[str, Callable[[ArmSummary], Json]] = {  # by the column, behind
     "objective": lambda arm: arm.objective,
     "held_out_loss": lambda arm: arm.held_out_loss,
     "feasible": lambda arm: arm.feasible,
-    "useful": lambda arm: arm.useful,
+    "beats_trivial": lambda arm: arm.beats_trivial,
     "worst_missing_share": lambda arm: arm.worst_missing_share,
     "worst_layer": lambda arm: arm.worst_layer,
     "first_layer": lambda arm: arm.first_layer,
@@ -170,7 +170,7 @@ def _results_row(config: ArmConfig, summary: SettingSummary) -> Row:
         "proposal": summary.proposal,
         "n_proposals_finished": summary.proposals.finished,
         **{f"n_{outcome}": count for outcome, count in summary.outcomes.items()},
-        "vacuous": summary.vacuous,
+        "not_binding": summary.not_binding,
         "matched_capacity": summary.matched_capacity,
         "codes": "; ".join(summary.codes),
         "selection_biased": summary.gain.selection_biased,
@@ -183,7 +183,7 @@ def _results_row(config: ArmConfig, summary: SettingSummary) -> Row:
     mean = f"mean_{metric.key}"
     for name in ARMS:
         arm = summary.arm(name)
-        row[f"{name}_{mean}"] = arm.ood_mean
+        row[f"{name}_{mean}"] = arm.mean_over_gammas
         row |= {f"{name}_{column}": value(arm) for column, value in _OF_ARM.items()}
         if metric.higher_is_better:  # else scores by layer follow from the losses
             row |= {
@@ -196,13 +196,13 @@ def _results_row(config: ArmConfig, summary: SettingSummary) -> Row:
     measured = summary.constrained or summary.arm("unconstrained")
     row["ood_auc_range"] = listed(measured.ood_range)
     row["ood_auc_step"] = measured.ood_step
-    row[f"gain_{mean}"] = summary.gain.ood_mean
+    row[f"gain_{mean}"] = summary.gain.mean_over_gammas
     row["gain_held_out_loss"] = summary.gain.held_out_loss
     row["gain_ood_auc"] = summary.gain.ood_auc
     references = measured_references(metric, [summary])
     for who in references:
         values = summary.reference(who)
-        row[f"{who}_{mean}"] = values.ood_mean
+        row[f"{who}_{mean}"] = values.mean_over_gammas
         row[f"{who}_ood_auc"] = values.ood_auc
         row[f"{who}_held_out_loss"] = values.held_out_loss
     row |= {

@@ -68,7 +68,7 @@ def shifts_table(space: SearchSpace, summaries: Sequence[SettingSummary]) -> Tab
     units = {GAUSSIAN: facts.noise_unit} | {name: family.unit for name, family in FAMILIES.items()}
     columns: list[Column[Condition]] = [
         *pair_columns(space),
-        Column("", lambda one: one.summary.vacuous, name="vacuous"),
+        Column("", lambda one: one.summary.not_binding, name="not_binding"),
         Column("", lambda one: one.summary.matched_capacity, name="matched_capacity"),
         Column("", lambda one: "; ".join(one.summary.codes), name="codes"),
         Column("", lambda one: one.summary.gain.selection_biased, name="selection_biased"),

@@ -48,7 +48,7 @@ def tiny_instructions(root: Path, **fields: Any) -> ArmConfig:
     config = ArmConfig(
         task="instruction_tuning",
         data=DataConfig(
-            name="alpaca", folder=str(data), dev_share=0.3, max_length=LONGEST, template="plain"
+            name="alpaca", folder=str(data), dev_fraction=0.3, max_length=LONGEST, template="plain"
         ),
         model=ModelConfig(name="decoder", variant="scratch", layers=LAYERS, checkpoint=str(folder)),
         train_gamma=0.25,

@@ -21,7 +21,7 @@ from trainables.tasks.text_classification import TextClassification
 LONGEST = 32  # tokens of a text
 # Two steps of what the spaces train, on texts of 32 tokens, measured on one unit.
 TINY = {
-    "data.max_length": LONGEST, "data.dev_share": 0.3, "batch_size": 4, "steps": 2,
+    "data.max_length": LONGEST, "data.dev_fraction": 0.3, "batch_size": 4, "steps": 2,
     "report_every": 2, "eval_windows": 1, "eval_draws": 1, "test_gammas": "[0.0,0.4,1.2,2.0]",
     "n_proposals": 1, "search_seeds": "[0]", "sampler": "random", "device": "cpu",
 }  # fmt: skip
@@ -33,7 +33,7 @@ def tiny_text(root: Path, layout: str = "imdb without films", **fields: Any) -> 
     data = DataConfig(
         name=known.data_set,
         folder=str(known.write(root / known.folder)),
-        dev_share=0.4,
+        dev_fraction=0.4,
         max_length=LONGEST,
     )
     config = ArmConfig(

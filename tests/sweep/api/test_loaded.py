@@ -98,7 +98,7 @@ def test_arms_are_every_arm_with_what_its_record_says(objects: ObjectStore) -> N
         assert row["wall_seconds"] == (record.ended_ms - record.started_ms) / 1000
         if record.evaluation is not None:
             assert row["objective"] == record.evaluation.objective
-            assert row["mean_rmse"] == record.evaluation.ood_mean
+            assert row["mean_rmse"] == record.evaluation.mean_over_gammas
             assert row["held_out_loss"] == record.evaluation.held_out_losses()[-1]
     assert list(of.arms["status"]).count(DIVERGED) == 2
 
@@ -164,7 +164,9 @@ def test_numbers_of_a_confirmation_are_those_of_its_table(objects: ObjectStore) 
     expected = [contrast.mean for contrast in shown.contrasts]
     assert list(of.settings.query("level == 'setting'")["gain"]) == expected
     # The control scores better: the pair shown is the one that is confirmed all the same.
-    ours = of.pairs.query("setting == @FIRST and arm == 'constrained' and metric == 'ood_mean'")
+    ours = of.pairs.query(
+        "setting == @FIRST and arm == 'constrained' and metric == 'mean_over_gammas'"
+    )
     assert list(ours["value"]) == pytest.approx([3.0 + 0.01 * seed for seed in ours["seed"]])
     assert len(ours) == 3
     assert set(of.arms["point"].dropna()) == {"constrained", "deep_supervision"}

@@ -201,7 +201,7 @@ def test_until_decided_trains_seed_by_seed_to_the_last(mine: str) -> None:
     confirm(mine, "--seeds", "4", *how)
     entry = json.loads(sweep("best", "mine.confirmation", "--json", "--storage", mine).stdout)
     (family,) = entry["families"]
-    assert entry["seeds"]["asked"] == [1000, 1001, 1002, 1003]
+    assert entry["seeds"]["requested"] == [1000, 1001, 1002, 1003]
     assert family["outcome"] == "undecided"  # four of one sign are luck
 
 

@@ -84,7 +84,7 @@ def test_what_is_refused_is_no_answer_of_another_version() -> None:
 
 
 def test_it_shows_how_far_the_sweep_its_settings_and_its_arms_are() -> None:
-    """A bar of n columns at a share of s has n * s of them drawn."""
+    """A bar of n columns at a fraction of s has n * s of them drawn."""
     assert [" ".join(line.split()) for line in shown(entry(), 120)] == [
         "ped2 is running, by process 7 on here",
         "18 of 24 arms final, about 2 min 30 s left",

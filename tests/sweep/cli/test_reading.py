@@ -171,7 +171,7 @@ def test_best_has_an_entry_per_setting_with_everything_that_was_promised(
     assert [e["winner"] for e in entries] == [True, False]
     assert "layer 2" in entries[1]["why"]
     arm = {
-        "signature", "config", "objective", "feasible", "useful", "worst_missing_share",
+        "signature", "config", "objective", "feasible", "beats_trivial", "worst_missing_share",
         "missing_share", "scores", "layer_losses", "mlflow_run_id",
     }  # fmt: skip
     for entry in entries:
@@ -193,8 +193,8 @@ def test_best_keeps_its_labels_whole_beside_the_small_losses_of_frames(
     losses = {"constrained": 0.0846112, "unconstrained": 0.0846107, "gain": 4.8112e-7}
     for who, loss in losses.items():
         entry[who]["held_out_loss"] = loss
-    entry["constrained"]["ood_mean"] = entry["unconstrained"]["ood_mean"] = 73.7861
-    entry["gain"]["ood_mean"] = 0.000306112
+    entry["constrained"]["mean_over_gammas"] = entry["unconstrained"]["mean_over_gammas"] = 73.7861
+    entry["gain"]["mean_over_gammas"] = 0.000306112
     entry["references"]["identity"]["held_out_loss"] = 0.00043971
     entry["references"]["wiener"]["held_out_loss"] = 0.00025571
     print_best([SettingSummary.from_json(entry)])

@@ -78,7 +78,7 @@ def test_all_numbers_of_a_line_are_of_the_seeds_that_it_counts(objects: ObjectSt
     assert (found.decided_at, found.counted, found.seeds) == (5, 5, 10)
     first = np.mean([early(FIRST, "unconstrained", s) - early(FIRST, "constrained", s)
                      for s in range(1000, 1005)])  # fmt: skip
-    for measure in ("unseen_mean", "ood_mean"):  # every gamma has the same score by hand
+    for measure in ("unseen_mean", "mean_over_gammas"):  # every gamma has the same score by hand
         assert found.beside[measure].mean == pytest.approx(first)
     (row,) = (r for r in confirmed_table(entry).rows if r["setting"] == FIRST)
     assert row["gain"] == pytest.approx(row["unseen_mean_gain"])
@@ -194,14 +194,14 @@ def test_a_family_is_better_only_where_a_setting_may_be_over_units(objects: Obje
     assert "undecided: better for these test units" in first
 
 
-def test_a_family_whose_settings_all_do_not_bind_is_vacuous(objects: ObjectStore) -> None:
+def test_a_family_whose_settings_all_do_not_bind_says_so(objects: ObjectStore) -> None:
     def better(setting: str, kind: str, seed: int) -> Any:
         own = np.random.default_rng([len(kind), seed]).uniform(0.3, 0.301, 12)
         return own - 0.1 * (kind == "constrained")
 
     entry, decided = of_units(objects, better, plain=FEASIBLE, seeds=8)
     (family,) = entry.families
-    assert (family.outcome, family.marked) == ("better", "vacuous")
+    assert (family.outcome, family.marked) == ("better", "not binding")
     assert decided  # more seeds cannot tell more of it
     assert "not binding" in of_family(family, entry)
     assert "better;" not in of_family(family, entry)
@@ -348,7 +348,7 @@ def test_of_few_clips_nothing_is_certified_and_means_say_what_binds(objects: Obj
     for arm in one.arms.values():
         assert arm.certified == Verdicts(feasible=0, infeasible=0, undecided=10)
         assert arm.feasible_by_mean == 10
-    assert (one.vacuous, entry.families[0].marked) == (True, "vacuous")
+    assert (one.not_binding, entry.families[0].marked) == (True, "not binding")
     assert "48 windows of 4 clips; fewer than 10" in " ".join(confirmed_table(entry).notes)
 
 

@@ -182,7 +182,10 @@ def test_a_constraint_that_plain_training_meets_is_no_finding(objects: ObjectSto
     plan, definition = hand.stored(objects)
     hand.trained(objects, definition, score, plain=FEASIBLE)
     entry = confirmed(objects, definition, plan)
-    assert [contrast(entry, name).marked for name in (FIRST, SECOND)] == ["vacuous", "vacuous"]
+    assert [contrast(entry, name).marked for name in (FIRST, SECOND)] == [
+        "not binding",
+        "not binding",
+    ]
     assert "not binding" in sentences(entry)[0]
     assert not any("is better" in text for text in sentences(entry))
 
@@ -197,8 +200,8 @@ def test_plain_arms_without_a_result_do_not_make_a_constraint_bind(
 
     entry = shown(objects, diverging, plain=FEASIBLE)
     assert contrast(entry).outcome in ("better", "undecided")
-    assert [one.vacuous for one in entry.settings] == [True, True]
-    assert contrast(entry).marked == "vacuous"
+    assert [one.not_binding for one in entry.settings] == [True, True]
+    assert contrast(entry).marked == "not binding"
 
 
 def test_it_can_be_shown_while_baselines_alone_are_final(objects: ObjectStore) -> None:

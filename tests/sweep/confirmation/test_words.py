@@ -33,7 +33,7 @@ def setting(**marked: str) -> dict[str, Json]:
     ours = {"certified": {"feasible": 6}, "seeds": 6, "feasible": True}
     return {
         "contrasts": {"unconstrained": against, **contrasts},
-        "vacuous": False,
+        "not_binding": False,
         "arms": {"constrained": ours},
         "test_units": None,
     }

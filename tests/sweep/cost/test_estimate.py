@@ -55,7 +55,7 @@ def test_texts_are_counted_as_they_are_scored() -> None:
         "steps": 1000,
         "report_every": 300,
         "eval_windows": 200,
-        "data.dev_share": 0.1,
+        "data.dev_fraction": 0.1,
         "shifts": ["typos"],
     }
     run = ArmConfig(

@@ -125,7 +125,7 @@ def test_the_histogram_adds_the_counts_of_layers_and_seeds(objects: ObjectStore)
         return {
             "descent_ratio_counts": [np.histogram(one, edges)[0].tolist() for one in of_layers],
             "descent_ratio_mean": of_layers.mean(axis=1).tolist(),
-            "descent_share": (of_layers < 1).mean(axis=1).tolist(),
+            "descent_fraction": (of_layers < 1).mean(axis=1).tolist(),
         }
 
     changed(objects, counted)

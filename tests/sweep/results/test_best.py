@@ -56,11 +56,11 @@ def test_a_setting_with_a_feasible_and_useful_proposal_has_a_winner(objects: Obj
     assert (entry["setting"], entry["winner"], entry["why"]) == (FIRST, True, None)
     assert entry["proposal"] == 1
     assert entry["constrained"]["feasible"] is True
-    assert entry["constrained"]["useful"] is True
+    assert entry["constrained"]["beats_trivial"] is True
     assert entry["outcomes"] == {
         "feasible": 2, "infeasible": 1, "diverged": 0, "stopped": 0, "failed": 0,
     }  # fmt: skip
-    assert entry["lost"] == {"infeasible": 1, "feasible, not useful": 1}
+    assert entry["lost"] == {"infeasible": 1, "feasible, beats no trivial predictor": 1}
 
 
 def test_without_a_winner_the_closest_pair_is_shown_with_the_reason(objects: ObjectStore) -> None:
@@ -80,10 +80,10 @@ def test_numbers_are_means_over_the_seeds_and_each_seed_is_there(objects: Object
     one, two = (entry["seeds"][seed] for seed in ("0", "1"))
     assert entry["constrained"]["objective"] == pytest.approx(-0.495)
     assert (one["constrained"]["objective"], two["constrained"]["objective"]) == (-0.5, -0.49)
-    assert entry["constrained"]["ood_mean"] == pytest.approx((1 + 4 + 9) / 3)
+    assert entry["constrained"]["mean_over_gammas"] == pytest.approx((1 + 4 + 9) / 3)
     assert entry["constrained"]["ood_auc"] == pytest.approx(1.8)
-    assert entry["gain"]["ood_mean"] == pytest.approx(0.0)
-    assert one["gain"]["ood_mean"] == pytest.approx(0.5)
+    assert entry["gain"]["mean_over_gammas"] == pytest.approx(0.0)
+    assert one["gain"]["mean_over_gammas"] == pytest.approx(0.5)
     assert entry["constrained"]["signature"] == one["constrained"]["signature"]
     assert one["constrained"]["signature"] != two["constrained"]["signature"]
 
@@ -152,9 +152,9 @@ def test_unconstrained_arms_are_shown_before_any_proposal_is_finished(
     store_sweep(objects, {FIRST: []})
     entry = entries(objects)[0]
     assert entry["constrained"] is None
-    assert entry["unconstrained"]["ood_mean"] == pytest.approx((1 + 4 + 9) / 3)
+    assert entry["unconstrained"]["mean_over_gammas"] == pytest.approx((1 + 4 + 9) / 3)
     assert entry["unconstrained"]["feasible"] is None  # there is no constraint to judge it by yet
-    assert entry["references"]["identity"]["ood_mean"] == pytest.approx(8.0)
+    assert entry["references"]["identity"]["mean_over_gammas"] == pytest.approx(8.0)
 
 
 def test_mlflow_runs_are_named_where_they_are_known(objects: ObjectStore) -> None:
@@ -165,14 +165,14 @@ def test_mlflow_runs_are_named_where_they_are_known(objects: ObjectStore) -> Non
     assert entry["unconstrained"]["mlflow_run_id"] is None
 
 
-def test_a_pair_whose_unconstrained_arm_is_feasible_is_vacuous(objects: ObjectStore) -> None:
+def test_a_pair_whose_unconstrained_arm_is_feasible_is_not_binding(objects: ObjectStore) -> None:
     definition = store_sweep(objects, {FIRST: [FEASIBLE]})
-    assert entries(objects)[0]["vacuous"] is False
+    assert entries(objects)[0]["not_binding"] is False
     for seed in definition.space.search_seeds:
         setting = definition.space.setting(FIRST)
         baseline = definition.space.run(setting, {}, seed=seed).unconstrained()
         measure_again(objects, baseline, FEASIBLE)
-    assert entries(objects)[0]["vacuous"] is True
+    assert entries(objects)[0]["not_binding"] is True
 
 
 SHIFTED = SPACE.with_base({"shifts": ["blur", "brightness"]})
@@ -334,13 +334,13 @@ def test_the_mean_over_all_gammas_is_that_of_its_seen_and_unseen_blocks(
     """Of arms, of the gain and of references; two gammas are seen, one is not."""
     store_sweep(objects, {FIRST: [FEASIBLE]})
     entry = entries(objects)[0]
-    assert entry["references"]["identity"]["ood_mean"] == pytest.approx((0 + 8 + 16) / 3)
+    assert entry["references"]["identity"]["mean_over_gammas"] == pytest.approx((0 + 8 + 16) / 3)
     for values in (
         *(entry[who] for who in ("constrained", "unconstrained", "gain")),
         *entry["references"].values(),
     ):
         blocks = (2 * values["seen_mean"] + values["unseen_mean"]) / 3
-        assert values["ood_mean"] == pytest.approx(blocks)
+        assert values["mean_over_gammas"] == pytest.approx(blocks)
 
 
 def test_a_least_descent_and_the_frontier_keep_the_weakest_constraint_from_winning(
@@ -422,10 +422,10 @@ def test_an_unconstrained_arm_that_ended_early_counts_as_the_constant_prediction
     assert theirs["counted_as_constant"] == 1
     assert theirs["status"] == ["finished", status]
     # 50 grey levels everywhere on seed 1, its own scores (1, 4 and 9) on seed 0
-    assert theirs["ood_mean"] == pytest.approx((50 + 14 / 3) / 2)
+    assert theirs["mean_over_gammas"] == pytest.approx((50 + 14 / 3) / 2)
     assert theirs["held_out_loss"] == pytest.approx((1.0 + PLAIN[-1]) / 2)
-    assert entry["gain"]["ood_mean"] == pytest.approx(
-        theirs["ood_mean"] - entry["constrained"]["ood_mean"]
+    assert entry["gain"]["mean_over_gammas"] == pytest.approx(
+        theirs["mean_over_gammas"] - entry["constrained"]["mean_over_gammas"]
     )
     # what was not measured is not made up
     assert (theirs["feasible"], theirs["missing_share"], theirs["layer_losses"]) == (None,) * 3

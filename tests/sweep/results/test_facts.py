@@ -57,8 +57,8 @@ def test_every_seed_has_its_own_numbers_and_each_is_there_once(objects: ObjectSt
     }
     # the tables' numbers are the means of these
     entry = best_entries(load_sweep(objects, "tiny"), {})[0]
-    means = arms[arms.metric == "ood_mean"].groupby("arm").value.mean()
-    assert means["constrained"] == pytest.approx(entry["constrained"]["ood_mean"])
+    means = arms[arms.metric == "mean_over_gammas"].groupby("arm").value.mean()
+    assert means["constrained"] == pytest.approx(entry["constrained"]["mean_over_gammas"])
     blur = arms[(arms["shift"] == "blur") & (arms.metric == "rmse")].groupby("arm").value.mean()
     assert blur["constrained"] == pytest.approx(4.0)
 
@@ -70,7 +70,7 @@ def test_layers_are_numbered_as_everywhere(objects: ObjectStore) -> None:
     layers = ours[ours.severity.isin([0.15])].groupby("metric").layer.agg(list)
     assert layers["held_out_loss"] == [0, 1, 2, 3]
     assert layers["missing_share"] == layers["multiplier"] == [0, 1, 2, 3]
-    assert layers["descent_share"] == layers["descent_ratio_q50"] == [1, 2, 3]
+    assert layers["descent_fraction"] == layers["descent_ratio_q50"] == [1, 2, 3]
     assert sum(layers.index.str.startswith("descent_ratio_q")) == 21
     losses = ours[ours.metric == "held_out_loss"]
     assert losses.value.tolist() == FEASIBLE

@@ -27,8 +27,8 @@ def entry(seen: float | None = None, unseen: float | None = None, **more: Json) 
 
 def test_two_winners_that_are_worse_and_lose_to_a_filter() -> None:
     assert findings([entry(-0.3, -0.32), entry(-0.2, -1.24)]) == [
-        "2 of 2 settings have a winner: a useful model that meets descent constraints which plain "
-        "training misses.",
+        "2 of 2 settings have a winner: a model that beats the trivial predictors and meets "
+        "descent constraints which plain training misses.",
         "On what training or selection looked at (seen gammas) both winners are worse than plain "
         "training, by 0.2 to 0.3 grey levels (one seed).",
         "Out of distribution (unseen gammas) both winners are worse than plain training, by 0.32 "
@@ -85,7 +85,7 @@ def test_of_accuracy_more_is_better() -> None:
     found = findings([entry(0.01, 0.02, task="text_classification", references={})])
     assert found[-1] == (
         "Out of distribution (unseen gammas) the winner is better than plain training, by 0.02 "
-        "shares of samples (one seed)."
+        "fractions of samples (one seed)."
     )
 
 
@@ -117,7 +117,12 @@ def lost(missing: float | None = 0.93, plain: float = 5.0, **more: Any) -> Setti
     """A setting without a winner; plain training beside the input at 17.92, a filter at 9.37."""
     alpha = more.pop("alpha", 0.19)
     config = {"steps": 1000, "constraint": {"alpha": alpha, "reference": "bound_first"}}
-    ours = {"worst_missing_share": missing, "worst_layer": 3, "feasible": False, "useful": True}
+    ours = {
+        "worst_missing_share": missing,
+        "worst_layer": 3,
+        "feasible": False,
+        "beats_trivial": True,
+    }
     ours |= {"config": config, **more.pop("ours", {})}
     fields: Json = {
         "setting": "mine-L4",
@@ -178,8 +183,8 @@ def test_of_texts_the_constant_stands_in_for_the_input() -> None:
         (lost(0.93, plain=17.65), "First train longer (`sweep run", ()),
         (lost(0.93, plain=18.05), "First train longer (`sweep run", ()),  # about the input's
         (lost(0.93, plain=83.55), "First lower primal_lr, or train longer", ()),  # it blew up
-        (lost(0.0, ours={"feasible": True, "useful": False}), "Train longer", ()),
-        (lost(0.0, ours={"feasible": True}, vacuous=True), "Ask for more than alpha 0.19", ()),
+        (lost(0.0, ours={"feasible": True, "beats_trivial": False}), "Train longer", ()),
+        (lost(0.0, ours={"feasible": True}, not_binding=True), "Ask for more than alpha 0.19", ()),
         (
             lost(0.0, ours={"feasible": True}, demanded_descent=0.2),
             "Ask for more than alpha 0.19",
@@ -238,7 +243,7 @@ def test_a_pair_of_two_codes_has_no_gain_and_gives_no_advice() -> None:
 
 def test_many_settings_are_counted_by_their_reasons() -> None:
     settings = [lost(0.93, plain=17.65), lost(1.06, plain=17.65, setting="mine-L6")]
-    said = answer([*settings, lost(0.0, vacuous=True, ours={"feasible": True})])
+    said = answer([*settings, lost(0.0, not_binding=True, ours={"feasible": True})])
     assert said.startswith(
         "None of 3 settings has a winner: in 2 the constraint is missed by the closest proposal, "
         "by far; in 1 plain training meets the constraint by itself; where it is missed, by 0.93 "

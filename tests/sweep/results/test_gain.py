@@ -82,7 +82,7 @@ def of_column(table: str, column: str, name: str = "tiny") -> Callable[[Path], l
 
 def json_of_a_search(root: Path) -> list[float]:
     entries = json.loads(sweep("best", "tiny", "--json", "--storage", str(root)).stdout)
-    keys = ("ood_mean", "seen_mean", "unseen_mean", "objective")
+    keys = ("mean_over_gammas", "seen_mean", "unseen_mean", "objective")
     every = [of for entry in entries for of in (entry, *entry["seeds"].values())]
     gains = [of["gain"][key] for of in every for key in keys]
     gains += [value for of in every for value in of["gain"]["shifts"]["blur"].values()]
@@ -146,7 +146,12 @@ def tracked(root: Path) -> Iterator[TrackedArm]:
 
 
 def mlflow_metrics(root: Path) -> list[float]:
-    named = ("ood/objective_gain", "ood/mean_gain", "ood/unseen_mean_gain", "ood/curve_gain")
+    named = (
+        "ood/objective_gain",
+        "test/mean_over_gammas_gain",
+        "ood/unseen_mean_gain",
+        "ood/curve_gain",
+    )
     rows = [row for arm in tracked(root) for row in final_rows(arm)]
     assert set(named) <= {row.key for row in rows}
     return [row.value for row in rows if row.key in named]

@@ -73,7 +73,7 @@ def test_every_number_of_the_entries_parses_back_at_its_place(objects: ObjectSto
         data, gamma = setting.fields["data.name"], setting.fields["train_gamma"]
         own = "detached" if setting.name.endswith("detached") else ""
         for arm in aggregates.ARMS:
-            value = entry.arm(arm).ood_mean
+            value = entry.arm(arm).mean_over_gammas
             expected[data, gamma, own, arm] = "" if value is None else repr(value)
     assert {k: v for k, v in found.items() if v} == {k: v for k, v in expected.items() if v}
     assert expected.keys() <= found.keys()  # what is missing has a place, too
@@ -97,7 +97,7 @@ def test_marks_say_feasible_or_not_and_nothing_is_hidden_or_bold(objects: Object
     for one in both(entries):
         assert "**" not in to_markdown(one)
         assert "mathbf" not in to_latex(one, "tiny")
-    entries[0] = replace(entries[0], winner=False)  # vacuous, say
+    entries[0] = replace(entries[0], winner=False)  # not binding, for example
     assert "| 4.667?° |" in to_markdown(paper_results_table(PAPERS, entries))
 
 

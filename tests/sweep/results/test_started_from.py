@@ -91,7 +91,7 @@ def test_a_longer_sweep_that_searches_by_reach_starts_from_the_winners_reach(
     short = definition().space
     ranges = {**short.ranges, "constraint.dual_lr": LogReach(1e-3, 10.0)}
     for times in (1, 2, 8):
-        longer = short.with_base({"steps": times * short.base.steps, "decay_share": 0.0})
+        longer = short.with_base({"steps": times * short.base.steps, "decay_fraction": 0.0})
         space = replace(longer, ranges=ranges)
         (by_name, exported) = (
             with_start_points(space, starts_from([text], objects, say=nothing), say=nothing)
@@ -109,7 +109,7 @@ def reach(run: ArmConfig) -> float:
     at = 0.0
     for step in range(run.steps):
         if is_dual_step(run.constraint, 1, step):
-            at += run.constraint.dual_lr * lr_factor(step, run.steps, run.decay_share)
+            at += run.constraint.dual_lr * lr_factor(step, run.steps, run.decay_fraction)
     return at
 
 

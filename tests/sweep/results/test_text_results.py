@@ -46,12 +46,12 @@ def test_the_constant_alone_makes_useful_and_no_noise_is_no_obstacle() -> None:
     for config in (TEXT, clean):
         judged = judge([finished(config, LOSSES)], TEXT.constraint)
         assert judged is not None
-        assert judged.useful
+        assert judged.beats_trivial
         assert judged.feasible
     at_chance = judge([finished(clean, [1.0, 1.0, 1.0, 1.0])], TEXT.constraint)
     assert at_chance is not None
-    assert "constant prediction's 1" in at_chance.why_not_useful
-    # where the input is its own answer nothing is useful without noise
+    assert "constant prediction's 1" in at_chance.why_not_better
+    # where the input is its own answer nothing beats it without noise
     assert not select("x", [proposal(0, video_pair([0.5, 0.4, 0.3, 0.2], gamma=0.0))]).winner
 
 
@@ -66,7 +66,7 @@ def test_of_texts_the_lower_objective_wins_which_is_the_higher_accuracy() -> Non
     chosen = select("one", [worse, better])
     assert chosen.winner is not None
     assert chosen.winner.number == 1
-    assert better.pairs[0].gains["ood_mean"] == 0.0
+    assert better.pairs[0].gains["mean_over_gammas"] == 0.0
 
 
 def replace_objective(record: ArmRecord, value: float) -> ArmRecord:
@@ -91,7 +91,7 @@ def test_tables_name_the_metric_and_its_direction() -> None:
     ours, theirs = finished(TEXT, LOSSES), finished(TEXT.unconstrained(), LOSSES)
     entry = setting_summary(
         task=TEXT.task, model="encoder", model_variant="blocks", winner=False, why="a reason",
-        gain={"ood_mean": 0.01, "selection_biased": True},
+        gain={"mean_over_gammas": 0.01, "selection_biased": True},
         constrained=aggregates.arm_summary([ours], None, {}).to_json(),
         unconstrained=aggregates.arm_summary([theirs], None, {}).to_json(),
         references={
@@ -107,7 +107,7 @@ def test_tables_name_the_metric_and_its_direction() -> None:
     assert (row["ood_auc_range"], row["ood_auc_step"]) == ("0.0 0.8", 0.2)
     assert not [name for name in row if "rmse" in name]
     text = to_markdown(table)
-    assert "in shares of samples; higher is better" in text
+    assert "in fractions of samples; higher is better" in text
     assert "up to train gamma + 0.40" in text
     assert "| Constant | 0.500 |" in text
     assert "RMSE" not in text

@@ -24,7 +24,7 @@ from trainables.records.arm_record import REPORTED_LOSS, REPORTED_MISSING_SHARE,
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
-DESCENDING = [1.0, 0.4, 0.16, 0.06, 0.024, 0.01]  # feasible under every alpha asked for; useful
+DESCENDING = [1.0, 0.4, 0.16, 0.06, 0.024, 0.01]  # feasible under every alpha asked for
 FLAT = [1.0, 0.99, 0.98, 0.97, 0.96, 0.95]
 
 

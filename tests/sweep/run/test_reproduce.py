@@ -122,7 +122,7 @@ def test_a_cell_is_trained_again_to_the_same_numbers_and_the_sweep_is_not_touche
     assert contents(trained) == before
     row = next(line for line in ran.stdout.splitlines() if "mean RMSE" in line)
     best = json.loads(sweep("best", "mine", "--json").stdout)[0]
-    value = f"{best['constrained']['ood_mean']:.6g}"
+    value = f"{best['constrained']['mean_over_gammas']:.6g}"
     assert row.split() == ["mean", "RMSE", value, value, "0"]
 
 
@@ -238,7 +238,7 @@ def test_a_cell_of_a_confirmation_is_trained_again(trained: Path) -> None:
     assert cell["verdict"] == "identical"
     assert len(cell["seeds"]) == 2
     table = json.loads(sweep("best", "mine.confirmation", "--json").stdout)
-    mean = table["settings"][0]["arms"]["constrained"]["mean"]["ood_mean"]
+    mean = table["settings"][0]["arms"]["constrained"]["mean"]["mean_over_gammas"]
     (row,) = (row for row in cell["numbers"] if row["number"] == "mean RMSE")
     assert row["old"] == row["new"] == pytest.approx(mean, rel=1e-12)  # summed in another order
     assert contents(trained) == before

@@ -112,8 +112,8 @@ def test_useful_means_better_than_what_needs_no_training(
     config = replace(pair_config(), train_gamma=gamma)
     judgement = judge([finished(config, losses)], config.constraint)  # type: ignore[arg-type]
     assert judgement is not None
-    assert judgement.useful == (not why)
-    assert why in judgement.why_not_useful
+    assert judgement.beats_trivial == (not why)
+    assert why in judgement.why_not_better
 
 
 def test_a_constant_prediction_must_be_beaten_too() -> None:
@@ -121,4 +121,4 @@ def test_a_constant_prediction_must_be_beaten_too() -> None:
     references = {"identity": 0.5, "constant": 0.1, "wiener": 0.2}
     judgement = judge([finished(config, FEASIBLE, reference_losses=references)], config.constraint)  # type: ignore[arg-type]
     assert judgement is not None
-    assert "not below the constant" in judgement.why_not_useful
+    assert "not below the constant" in judgement.why_not_better

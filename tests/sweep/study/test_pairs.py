@@ -25,12 +25,14 @@ def test_a_pair_carries_both_arms_judged_by_its_own_constraint() -> None:
     )
     assert pair.unconstrained_judgement.held_out[1:] == pytest.approx([1.0, 1.0])
     assert pair.unconstrained_judgement.worst == pytest.approx(1.0)
-    assert not pair.is_vacuous
+    assert not pair.is_not_binding
 
 
-def test_a_constraint_that_the_unconstrained_arm_meets_is_vacuous() -> None:
+def test_a_constraint_that_the_unconstrained_arm_meets_is_not_binding() -> None:
     config = pair_config()
-    assert join(finished(config, FEASIBLE), finished(config.unconstrained(), FEASIBLE)).is_vacuous
+    assert join(
+        finished(config, FEASIBLE), finished(config.unconstrained(), FEASIBLE)
+    ).is_not_binding
 
 
 def test_arms_that_are_no_pair_are_refused() -> None:
@@ -77,7 +79,7 @@ def test_a_gain_is_above_0_where_the_constrained_arm_is_better() -> None:
         config.unconstrained(), FLAT, scores={"0.00": 1.5, "0.20": 4.0}, objective=-0.2
     )
     gains = join(ours, theirs).gains
-    assert gains["ood_mean"] == pytest.approx(0.5)
+    assert gains["mean_over_gammas"] == pytest.approx(0.5)
     assert gains["objective"] == pytest.approx(0.1)
     assert gains["held_out_loss"] == pytest.approx(0.2)
     assert gains["at_gamma_0.20"] == 0.0

@@ -1,4 +1,4 @@
-"""A winner is feasible, useful and no vacuous pair, in the mean over seeds; else the closest."""
+"""A winner is feasible, binding and better than trivial over seeds; else the closest."""
 
 from __future__ import annotations
 
@@ -106,17 +106,17 @@ def test_networks_that_miss_in_different_layers_do_not_average_to_a_feasible_one
     assert both.certificate != "feasible"
 
 
-def test_a_vacuous_pair_never_wins() -> None:
+def test_a_pair_that_does_not_bind_never_wins() -> None:
     config = pair_config()
     ours = finished(config, FEASIBLE, objective=-9.0)
-    vacuous = proposal(0, join(ours, finished(config.unconstrained(), FEASIBLE)))
-    result = select("s", [vacuous, proposal(1, pair(FEASIBLE, objective=-0.1))])
+    idle = proposal(0, join(ours, finished(config.unconstrained(), FEASIBLE)))
+    result = select("s", [idle, proposal(1, pair(FEASIBLE, objective=-0.1))])
     assert result.winner is not None
     assert result.winner.number == 1
-    alone = select("s", [vacuous])
+    alone = select("s", [idle])
     assert alone.winner is None
     assert (
-        "proposal 0 is feasible but vacuous: the unconstrained arm meets its constraint"
+        "proposal 0 is feasible but not binding: the unconstrained arm meets its constraint"
         in alone.why
     )
     assert alone.frontier == ()
@@ -131,16 +131,16 @@ def test_a_plain_arm_without_a_result_does_not_make_a_constraint_bind(status: st
         join(finished(one, FEASIBLE), finished(one.unconstrained(), FEASIBLE)),
         join(finished(two, FEASIBLE), lost),
     )
-    assert result.hindrance == "vacuous"
+    assert result.hindrance == "not binding"
 
 
-def test_a_pair_is_vacuous_by_the_mean_of_its_unconstrained_arms() -> None:
+def test_a_pair_is_not_binding_by_the_mean_of_its_unconstrained_arms() -> None:
     def one(seed: int, theirs: list[float]) -> Pair:
         config = pair_config(seed)
         return join(finished(config, FEASIBLE), finished(config.unconstrained(), theirs))
 
-    assert proposal(0, one(0, FEASIBLE), one(1, [0.5, 0.4, 0.33, 0.2])).vacuous
-    assert not proposal(0, one(0, FEASIBLE), one(1, INFEASIBLE)).vacuous
+    assert proposal(0, one(0, FEASIBLE), one(1, [0.5, 0.4, 0.33, 0.2])).not_binding
+    assert not proposal(0, one(0, FEASIBLE), one(1, INFEASIBLE)).not_binding
 
 
 def test_a_winner_asks_for_the_least_descent_that_its_setting_demands() -> None:
@@ -167,7 +167,7 @@ def test_the_frontier_holds_what_no_other_beats_in_objective_and_descent() -> No
     ]
     kept_out = [
         summary(60 + k, demanded_descent=2.0, objective=-1.0, hindrance=why)
-        for k, why in enumerate(("vacuous", "not useful", "not feasible"))
+        for k, why in enumerate(("not binding", "beats no trivial predictor", "not feasible"))
     ]
 
     def beats(p: ProposalOutcome, q: ProposalOutcome) -> bool:
@@ -201,8 +201,8 @@ def test_feasible_but_not_useful_is_no_winner() -> None:
     assert result.shown is not None
     assert result.shown.number == 0
     assert (
-        "proposal 0 is feasible but not useful: held-out loss 0.51 is not below the identity "
-        "prediction's 0.5" in result.why
+        "proposal 0 is feasible but no better than trivial predictors: held-out loss 0.51 is not "
+        "below the identity prediction's 0.5" in result.why
     )
 
 
@@ -244,7 +244,7 @@ def test_controls_are_ranked_by_their_objective_alone() -> None:
         control(3, useless, -9.0),
     ]
     assert [p.outcome for p in tried] == ["feasible", "infeasible", "feasible", "feasible"]
-    assert [p.hindrance for p in tried] == ["", "", "", "not useful"]
+    assert [p.hindrance for p in tried] == ["", "", "", "beats no trivial predictor"]
     result = select("s", tried)
     assert result.winner is not None
     assert result.winner.number == 1
@@ -253,13 +253,13 @@ def test_controls_are_ranked_by_their_objective_alone() -> None:
     assert judgement.relaxed is None
     assert judgement.worst == pytest.approx(0.75)
     assert result.winner.demanded_descent == 0.0
-    assert not result.winner.vacuous
-    assert not any(p.is_vacuous for p in result.winner.pairs)
+    assert not result.winner.not_binding
+    assert not any(p.is_not_binding for p in result.winner.pairs)
     assert {
         constraint_of(ProposalOutcome.from_result(p).observation(p.point), 0.0) for p in tried
     } == {0.0}
     why = select("s", [control(0, [0.9, 0.8, 0.7, 0.8], -9.0)]).why
-    assert why.startswith("proposal 0 is not useful: held-out loss")
+    assert why.startswith("proposal 0 is no better than trivial predictors: held-out loss")
 
 
 def test_a_control_that_did_not_finish_or_has_nothing_beside_it_cannot_win() -> None:

@@ -142,4 +142,4 @@ def test_what_of_the_texts_is_not_read_is_told_once_before_they_train(
     space = space_of(config, Setting("one", {}), Setting("two", {"train_gamma": 0.3}))
     resolve_data(space)
     said = capsys.readouterr().err
-    assert said == "sweep: imdb: val: not read; dev is a share of train, data.dev_share\n"
+    assert said == "sweep: imdb: val: not read; dev is a fraction of train, data.dev_fraction\n"

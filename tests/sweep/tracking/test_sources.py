@@ -18,7 +18,7 @@ from sweep.tracking.rows import TrackedArm
 from sweep.tracking.tags import tags_of
 from tests.support.sweeps import DIVERGED, FEASIBLE, FIRST, INFEASIBLE, SECOND, store_sweep
 from trainables.records.arm_record import FEASIBLE as FEASIBLE_METRIC
-from trainables.records.arm_record import OOD_MEAN, WORST_MISSING_SHARE
+from trainables.records.arm_record import MEAN_OVER_GAMMAS, WORST_MISSING_SHARE
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
@@ -73,7 +73,7 @@ def test_a_whole_pair_carries_its_gains_and_names_its_baseline(objects: ObjectSt
     arm = next(a for a in arms.values() if a.proposal == 1 and a.record.config.seed == 1)
     assert arm.pair[FEASIBLE_METRIC] == 1.0
     assert arm.pair[WORST_MISSING_SHARE] < 0
-    assert arm.pair[f"{OOD_MEAN}_gain"] == pytest.approx(-0.5)
+    assert arm.pair[f"{MEAN_OVER_GAMMAS}_gain"] == pytest.approx(-0.5)
     assert arm.unconstrained_signature is not None
     assert arms[arm.unconstrained_signature].record.config == arm.record.config.unconstrained()
 
@@ -123,7 +123,7 @@ def test_tracking_is_told_how_sure_a_verdict_is_and_where_the_point_lies(
     assert "by 95 % bounds over 2 windows of 1 clip: undecided" in run_note(feasible)
     assert "alpha 0.2 is at the low end" in feasible.verdict["edges"]
     tags, plain = tags_of(feasible), next(a for a in arms if a.proposal is None)
-    assert (tags["certificate"], "vacuous" in tags) == ("undecided", False)
+    assert (tags["certificate"], "not_binding" in tags) == ("undecided", False)
     assert "certificate" not in tags_of(plain)
     assert feasible.pair["feasibility/units_met"] == 1.0
     assert feasible.pair["feasibility/demanded_descent"] == pytest.approx(1 - 0.7999**2)

@@ -70,7 +70,7 @@ def test_a_finished_constrained_arm_shows_its_record(uri: str) -> None:
     curve = make_client(uri).get_metric_history(run_id, results.OOD_CURVE)
     assert {m.step: m.value for m in curve} == {0: 0.1, 15: 0.2, 30: 0.4}
     assert [d.dataset.name for d in run.inputs.dataset_inputs] == [arm.record.config.data.name]
-    assert run.data.metrics["pair/gain_ood_mean"] == -0.25
+    assert run.data.metrics["pair/gain_mean_over_gammas"] == -0.25
 
 
 def test_the_descent_curve_is_drawn_over_layers_a_second_apart(uri: str) -> None:
@@ -271,7 +271,7 @@ def test_the_pair_is_added_to_a_finished_arm(uri: str) -> None:
     *_, alone, joined = history(3)[2]
     tracker = Tracker(uri)
     run_id = tracker.sync(alone)
-    assert "pair/gain_ood_mean" not in make_client(uri).get_run(run_id).data.metrics
+    assert "pair/gain_mean_over_gammas" not in make_client(uri).get_run(run_id).data.metrics
     sent = tracker.rows_sent
     tracker.sync(joined)
     assert tracker.rows_sent - sent == len(PAIR)

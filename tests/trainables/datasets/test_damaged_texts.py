@@ -105,7 +105,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
 
 
 def config(kind: str, folder: Path) -> DataConfig:
-    return DataConfig(name=TEXT_LAYOUTS[kind].data_set, folder=str(folder), dev_share=0.3)
+    return DataConfig(name=TEXT_LAYOUTS[kind].data_set, folder=str(folder), dev_fraction=0.3)
 
 
 def is_read(file: Path) -> bool:

@@ -164,7 +164,7 @@ SMALL = (
     *("--set", "sampler=random", "--proposals", "1", "--seeds", "0,", "--where", "inline"),
 )
 VIDEO = ("--set", "data.frame_size=16", "--set", "data.patch_size=4", "--set", "data.frames=3")
-TEXT = ("--set", "data.max_length=32", "--set", "data.dev_share=0.4", "--set", "dtype=float32")
+TEXT = ("--set", "data.max_length=32", "--set", "data.dev_fraction=0.4", "--set", "dtype=float32")
 
 
 @pytest.mark.slow

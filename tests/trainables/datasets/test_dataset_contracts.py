@@ -48,7 +48,7 @@ def layout(request: pytest.FixtureRequest) -> Layout:
 
 
 def config(layout: Layout, folder: Path, **changes: object) -> DataConfig:
-    values = {"frame_size": SIZE, "frames": 4, "patch_size": 8, "dev_share": 0.5} | changes
+    values = {"frame_size": SIZE, "frames": 4, "patch_size": 8, "dev_fraction": 0.5} | changes
     return DataConfig(name=layout.data_set, folder=str(folder), **values)
 
 
@@ -87,7 +87,7 @@ def test_a_data_set_of_texts_keeps_its_promises(
 ) -> None:
     layout = TEXT_LAYOUTS[name]
     root = layout.write(tmp_path / "data")
-    promise(DataConfig(name=layout.data_set, folder=str(root), dev_share=0.4))
+    promise(DataConfig(name=layout.data_set, folder=str(root), dev_fraction=0.4))
 
 
 @pytest.mark.slow

@@ -120,7 +120,7 @@ def test_data_that_leave_no_choice_say_so(tmp_path: Path) -> None:
 def test_a_seed_draws_whole_groups_of_texts(tmp_path: Path, name: str, own_cache: Path) -> None:
     layout = next(one for one in TEXT_LAYOUTS.values() if one.data_set == name)
     folder = layout.write(tmp_path / "data")
-    data = resolve_text(DataConfig(name=name, folder=str(folder), dev_share=0.3))
+    data = resolve_text(DataConfig(name=name, folder=str(folder), dev_fraction=0.3))
     whole = load_text(data)
     drawn = {seed: load_text(data, seed) for seed in SEEDS}
     assert len({splits.fingerprint for splits in drawn.values()}) > 2
@@ -146,7 +146,7 @@ def test_a_seed_draws_whole_groups_of_texts(tmp_path: Path, name: str, own_cache
 def test_few_items_leave_a_seed_as_many_of_dev(tmp_path: Path, name: str) -> None:
     layout = next(one for one in TEXT_LAYOUTS.values() if one.data_set == name)
     folder = str(layout.write(tmp_path / "data"))
-    data = DataConfig(name=name, folder=folder, dev_share=0.4, max_items=6)
+    data = DataConfig(name=name, folder=folder, dev_fraction=0.4, max_items=6)
     whole = load_text(data)
     for seed in SEEDS:
         drawn = load_text(data, seed)

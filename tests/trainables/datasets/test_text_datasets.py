@@ -37,7 +37,7 @@ def layout(request: pytest.FixtureRequest) -> TextLayout:
 
 
 def config(layout: TextLayout, folder: Path, **changes: object) -> DataConfig:
-    return DataConfig(name=layout.data_set, folder=str(folder), **({"dev_share": 0.3} | changes))
+    return DataConfig(name=layout.data_set, folder=str(folder), **({"dev_fraction": 0.3} | changes))
 
 
 def content(examples: Iterable[Example]) -> Counter[Texts]:
@@ -78,7 +78,7 @@ def test_a_split_of_the_users_own_that_is_not_read_is_said(tmp_path: Path) -> No
     assert remarks(config(layout, root), "texts") == ()
     (root / "val").mkdir()
     (said,) = remarks(config(layout, root), "texts")
-    assert said == "val: not read; dev is a share of train, data.dev_share"
+    assert said == "val: not read; dev is a fraction of train, data.dev_fraction"
     assert said in folder_check(str(root)).found
 
 
@@ -111,14 +111,14 @@ def test_groups_are_the_texts_that_a_chain_of_clusters_joins(
     assert len({example.group for example in examples}) == len(by_cluster)
 
 
-@pytest.mark.parametrize("dev_share", [0.1, 0.3, 0.5])
+@pytest.mark.parametrize("dev_fraction", [0.1, 0.3, 0.5])
 def test_dev_has_its_share_up_to_one_group_per_label(
-    layout: TextLayout, tmp_path: Path, dev_share: float
+    layout: TextLayout, tmp_path: Path, dev_fraction: float
 ) -> None:
-    splits = load_text(config(layout, layout.write(tmp_path / "data"), dev_share=dev_share))
+    splits = load_text(config(layout, layout.write(tmp_path / "data"), dev_fraction=dev_fraction))
     examples = splits.train + splits.dev
     largest = max(Counter(example.group for example in examples).values())
-    wanted = dev_share * len(examples)
+    wanted = dev_fraction * len(examples)
     assert wanted - largest <= len(splits.dev) <= wanted + len(splits.labels) * largest
     assert splits.train
 

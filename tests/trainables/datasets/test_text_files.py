@@ -30,11 +30,15 @@ def aclimdb(tmp_path: Path) -> Path:
 
 
 def imdb(folder: Path, **changes: object) -> TextSplits:
-    return load_text(DataConfig(name="imdb", folder=str(folder), **({"dev_share": 0.3} | changes)))
+    return load_text(
+        DataConfig(name="imdb", folder=str(folder), **({"dev_fraction": 0.3} | changes))
+    )
 
 
 def mnli(folder: Path, **changes: object) -> TextSplits:
-    return load_text(DataConfig(name="mnli", folder=str(folder), **({"dev_share": 0.3} | changes)))
+    return load_text(
+        DataConfig(name="mnli", folder=str(folder), **({"dev_fraction": 0.3} | changes))
+    )
 
 
 # --- IMDb -----------------------------------------------------------------------------------------
@@ -255,7 +259,7 @@ def naive_dev_share(splits: TextSplits) -> float:
 
 
 def test_the_real_reviews_are_read_as_the_shell_reads_them(real_data: Path) -> None:
-    splits = imdb(real_data, dev_share=0.1)
+    splits = imdb(real_data, dev_fraction=0.1)
     assert splits.lengths == {"train": 2700, "dev": 300, "test": 1500}
     assert Counter(e.label for e in splits.dev) == {0: 150, 1: 150}
     files = sorted((real_data / "aclImdb" / "test").glob("*/*.txt"))
@@ -265,7 +269,7 @@ def test_the_real_reviews_are_read_as_the_shell_reads_them(real_data: Path) -> N
 
 def test_the_real_pairs_are_read_as_pandas_reads_them(real_data: Path) -> None:
     pandas = pytest.importorskip("pandas")
-    splits = mnli(real_data, dev_share=0.1)
+    splits = mnli(real_data, dev_fraction=0.1)
     path = real_data / "mnli" / "multinli_1.0_train.jsonl"
     frame = pandas.read_json(path, lines=True, dtype=False)
     columns = zip(frame["sentence1"], frame["sentence2"], frame["gold_label"], strict=True)

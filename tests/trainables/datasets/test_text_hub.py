@@ -84,7 +84,7 @@ def pairs(library: Any, test_name: str = "validation_matched") -> Any:
 
 
 def hub(folder: Path | None, name: str = "hf:anything") -> DataConfig:
-    return DataConfig(name=name, folder=None if folder is None else str(folder), dev_share=0.3)
+    return DataConfig(name=name, folder=None if folder is None else str(folder), dev_fraction=0.3)
 
 
 def saved(data_set: Any, folder: Path) -> Path:
@@ -97,7 +97,7 @@ def test_saved_data_sets_are_those_of_the_original_files(library: Any, tmp_path:
     for kind, made in (("imdb without films", reviews), ("mnli as published", pairs)):
         layout = TEXT_LAYOUTS[kind]
         root = layout.write(tmp_path / kind)
-        original = load_text(DataConfig(name=layout.data_set, folder=str(root), dev_share=0.3))
+        original = load_text(DataConfig(name=layout.data_set, folder=str(root), dev_fraction=0.3))
         copy = load_text(hub(saved(made(library), tmp_path / f"{kind} saved")))
         assert copy.fingerprint == original.fingerprint
         assert (copy.train, copy.dev, copy.test) == (original.train, original.dev, original.test)

@@ -53,7 +53,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def data(request: pytest.FixtureRequest, tmp_path: Path) -> DataConfig:
     layout = TEXT_LAYOUTS[request.param]
     folder = str(layout.write(tmp_path / "data"))
-    return DataConfig(name=layout.data_set, folder=folder, dev_share=0.3)
+    return DataConfig(name=layout.data_set, folder=folder, dev_fraction=0.3)
 
 
 @pytest.fixture
@@ -422,7 +422,7 @@ def test_real_texts_by_bert_equal_the_tokenizers_library(real_data: Path, name: 
     oracle = Tokenizer.from_file(str(folder / "tokenizer.json"))
     oracle.enable_truncation(64)
     oracle.no_padding()
-    data = DataConfig(name=name, folder=str(real_data), dev_share=0.1, max_items=60)
+    data = DataConfig(name=name, folder=str(real_data), dev_fraction=0.1, max_items=60)
     splits = load_text(data)
     split = tokenized(data, splits, str(folder), 64).dev
     assert len(split) == 60
@@ -438,7 +438,7 @@ def test_real_texts_by_roberta_equal_the_tokenizers_library(real_data: Path) -> 
     folder = real_data / "tokenizers" / "roberta-base"
     files = (str(folder / "vocab.json"), str(folder / "merges.txt"))
     oracle = ByteLevelBPETokenizer(*files)
-    data = DataConfig(name="mnli", folder=str(real_data), dev_share=0.1, max_items=60)
+    data = DataConfig(name="mnli", folder=str(real_data), dev_fraction=0.1, max_items=60)
     splits = load_text(data)
     made = tokenized(data, splits, str(folder), 512)
     for i, example in enumerate(splits.dev):

@@ -25,13 +25,13 @@ pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 @pytest.mark.parametrize(
-    ("dev_share", "dev"),
+    ("dev_fraction", "dev"),
     [(0.01, ["clip10"]), (0.25, ["clip10"]), (0.26, ["clip04", "clip10"]), (0.99, None)],
 )
 def test_dev_is_the_last_whole_clips_and_leaves_one_to_train_on(
-    tmp_path: Path, dev_share: float, dev: list[str] | None
+    tmp_path: Path, dev_fraction: float, dev: list[str] | None
 ) -> None:
-    clips = load_video(config(write_frames(tmp_path / "ped2"), dev_share=dev_share))
+    clips = load_video(config(write_frames(tmp_path / "ped2"), dev_fraction=dev_fraction))
     assert [c.name for c in clips.dev] == (dev or ["clip02", "clip04", "clip10"])
     assert [c.name for c in clips.train + clips.dev] == ["clip01", "clip02", "clip04", "clip10"]
     for clip in clips.dev:
@@ -114,7 +114,7 @@ def counted_decodes(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 def test_a_data_set_is_decoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     built = counted_decodes(monkeypatch)
     data = config(write_frames(tmp_path / "ped2"))
-    for changes in ({}, {"stride": 2}, {"frames": 3}, {"patch_size": 16}, {"dev_share": 0.5}):
+    for changes in ({}, {"stride": 2}, {"frames": 3}, {"patch_size": 16}, {"dev_fraction": 0.5}):
         load_video(dataclasses.replace(data, **changes))
     assert len(built) == 1
     load_video(dataclasses.replace(data, frame_size=16))

@@ -126,7 +126,7 @@ def test_a_model_whose_steps_change_a_buffer_is_not_fused() -> None:
 @pytest.mark.parametrize("at", [0, 5, 35])
 def test_arms_whose_learning_rate_is_on_its_way_fuse(at: int) -> None:
     """In the warm-up, and in the decay: the step before was taken at another rate."""
-    config = TINY.with_fields({"warmup_share": 0.2, "decay_share": 0.5})
+    config = TINY.with_fields({"warmup_fraction": 0.2, "decay_fraction": 0.5})
     task = task_of(config)
     arms = [arm_of(one, task) for one in (config, config.unconstrained())]
     for arm in arms:

@@ -107,7 +107,7 @@ def test_scores_are_not_rounded_under_autocast() -> None:
         layer.mixing.copy_(torch.eye(8))
     words = torch.zeros(1, 2, 8)
     words[0, :, 0] = 16.0
-    words[0, 1, 1] = 1.0  # x_1 . x_0 = 256, x_1 . x_1 = 257: shares of 0.269 and 0.731
+    words[0, 1, 1] = 1.0  # x_1 . x_0 = 256, x_1 . x_1 = 257: fractions of 0.269 and 0.731
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         found = layer(words, torch.ones(1, 2, dtype=torch.bool))
     # coordinate 1 of the second word is 1 + its own share; 8 bits of a product near 1 are 0.004

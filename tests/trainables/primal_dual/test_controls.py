@@ -65,7 +65,7 @@ def by_hand(config: ArmConfig, objective: Any, steps: int = STEPS) -> list[torch
         adam.zero_grad()
         objective(step, losses).backward()
         torch.nn.utils.clip_grad_norm_(list(model.parameters()), config.grad_clip)
-        rate = min(1.0, (config.steps - step) / (config.decay_share * config.steps))
+        rate = min(1.0, (config.steps - step) / (config.decay_fraction * config.steps))
         adam.param_groups[0]["lr"] = config.primal_lr * rate
         adam.step()
     return [p.detach() for p in model.parameters()]

@@ -76,7 +76,7 @@ class ByHand:
         self.weights: list[list[float]] = []  # of every step: the slopes of what is minimised
 
     def allowed(self, f: list[Any]) -> list[Any]:
-        """What every constrained layer may have: a share of the loss before it, or the bound."""
+        """What every constrained layer may have: a fraction of the loss before it, or the bound."""
         keep = 1 - self.c.alpha
         bound = self.f0 * (keep if self.c.reference == "virtual_layer0" else 1.0)
         return [bound] + [keep * f[layer] for layer in range(self.first, len(f) - 1)]
@@ -119,7 +119,9 @@ class ByHand:
             found = self.violations(f, before)
             weighed = self.effective([x.item() for x in f])
             value = value + sum(m * g for m, g in zip(weighed, found, strict=True))
-        rate = min(1.0, (self.config.steps - step) / (self.config.decay_share * self.config.steps))
+        rate = min(
+            1.0, (self.config.steps - step) / (self.config.decay_fraction * self.config.steps)
+        )
         self.primal.param_groups[0]["lr"] = self.config.primal_lr * rate
         slopes = torch.autograd.grad(value, f, retain_graph=True, allow_unused=True)
         self.weights.append([0.0 if s is None else s.item() for s in slopes])
@@ -303,7 +305,7 @@ def test_a_report_shows_the_slack_variable_and_not_its_resting_point() -> None:
     for step in range(5):
         dual.observe(step, torch.tensor([1.0, 0.9, 0.8, 0.7], dtype=torch.float64), 1.0)
     slacks, series = dual.slacks.values_L.tolist(), dual.series()
-    # relative signal: u is a share of what is allowed now, the violations are over the targets
+    # relative signal: u is a fraction of what is allowed now, the violations are over the targets
     allowed, targets = [0.8, 0.7 * 0.9, 0.7 * 0.8], [0.8, 0.8 * 0.7, 0.8 * 0.49]
     expected = [u * f / s for u, f, s in zip(slacks, allowed, targets, strict=True)]
     np.testing.assert_allclose(series["slacks"], expected, rtol=1e-12)

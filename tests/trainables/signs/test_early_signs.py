@@ -219,7 +219,7 @@ def risen(config: ArmConfig, steps: int, signal: float) -> float:
     multipliers = Multipliers(1, config.constraint, torch.device("cpu"), torch.float64)
     signal_L = torch.tensor([signal], dtype=torch.float64)
     for step in range(steps):
-        rate = lr_factor(step, config.steps, config.decay_share, config.warmup_share)
+        rate = lr_factor(step, config.steps, config.decay_fraction, config.warmup_fraction)
         multipliers.ascend(signal_L, rate)
     return float(multipliers.effective(signal_L))
 
@@ -228,7 +228,7 @@ def risen(config: ArmConfig, steps: int, signal: float) -> float:
 def test_a_multiplier_winds_up_under_a_schedule_and_a_decay_too(resilience: float) -> None:
     """Half-way it has come to .726 of dual_lr x steps in a space of texts, which asked for .8."""
     scheduled = TINY.with_fields(
-        {"warmup_share": 0.1, "decay_share": 0.9, "constraint.resilience": resilience}
+        {"warmup_fraction": 0.1, "decay_fraction": 0.9, "constraint.resilience": resilience}
     )
     history: list[Layers] = [
         {"multipliers": [0.0, risen(scheduled, step, 1.0), 0.0], "missing_shares": [0.0, 0.7, 0.0]}
@@ -280,8 +280,8 @@ def test_a_layer_that_never_descends_is_named_however_little_is_asked_of_it() ->
     """At alpha 0.05 nothing comes near the clip: its signal is 0.05 / 0.95 at most."""
     modest = TINY.with_fields(
         {
-            "warmup_share": 0.1,
-            "decay_share": 0.9,
+            "warmup_fraction": 0.1,
+            "decay_fraction": 0.9,
             "constraint.alpha": 0.05,
             "constraint.reference": "virtual_layer0",
         }
@@ -334,7 +334,7 @@ def test_a_multiplier_that_cannot_fall_any_more_is_not_stale() -> None:
     """At the end of a learning rate's decay nothing moves, with whatever moments."""
     assert TINY.constraint is not None
     constraint = replace(TINY.constraint, dual_optimizer="adam", dual_lr=2e-3)
-    late = replace(TINY, decay_share=1.0, constraint=constraint)
+    late = replace(TINY, decay_fraction=1.0, constraint=constraint)
     stale = {"multipliers": [0.0, 0.099, 0.0], "violations": [-0.1, -0.6, -0.1]}
     assert "stale moments" in signs(late, step=20, **stale)[0]  # it could have lost 0.013
     assert signs(late, step=40, **stale) == []  # 0.003
@@ -344,8 +344,8 @@ def test_a_run_on_texts_that_winds_up_is_ended(tmp_path: Path) -> None:
     config = tiny_text(
         tmp_path,
         steps=12,
-        warmup_share=0.1,
-        decay_share=0.9,
+        warmup_fraction=0.1,
+        decay_fraction=0.9,
         **{"constraint.alpha": 0.6, "primal_lr": 1e-6, "constraint.dual_lr": 1e-3},
     )
     arm = ArmRun(config, ArmStore(ObjectStore(tmp_path / "store")))

@@ -62,9 +62,9 @@ def test_fields_of_the_data_that_do_nothing_are_told(run: ArmConfig) -> None:
     assert task_of(run).notes == ("data.stride 3 does nothing: every training frame is a sample.",)
     plain = run.with_fields({"data.stride": 5})
     assert task_of(plain).notes == ()
-    own_dev = "data.dev_share 0.5 does nothing: photographs has a dev split of its own."
-    assert task_of(plain.with_fields({"data.dev_share": 0.5})).notes == (own_dev,)
-    limited = plain.with_fields({"data.dev_share": 0.5, "data.max_clips": 4})
+    own_dev = "data.dev_fraction 0.5 does nothing: photographs has a dev split of its own."
+    assert task_of(plain.with_fields({"data.dev_fraction": 0.5})).notes == (own_dev,)
+    limited = plain.with_fields({"data.dev_fraction": 0.5, "data.max_clips": 4})
     assert task_of(limited).notes == ()
 
 

@@ -332,7 +332,7 @@ def test_features_are_what_the_readout_sees(reviews: ArmConfig) -> None:
 
 
 class Fixed(nn.Module):
-    """A model of texts whose layers are right about known shares of the samples."""
+    """A model of texts whose layers are right about known fractions of the samples."""
 
     def __init__(self, words: Tensor, classes: int) -> None:
         super().__init__()
@@ -363,12 +363,12 @@ def test_the_final_evaluation_follows_from_its_parts(config: ArmConfig) -> None:
     area = 0.4 * (s[0] + s[1]) / 2 + 0.2 * (s[1] + s[2]) / 2 + 0.2 * (s[2] + s[3]) / 2
     area += 1.2 * (s[3] + s[4]) / 2
     assert found.ood_auc == pytest.approx(area)
-    assert found.ood_mean == pytest.approx(sum(s) / 5)  # plain: every gamma counts alike
+    assert found.mean_over_gammas == pytest.approx(sum(s) / 5)  # plain: every gamma counts alike
     assert (found.gamma_range, found.gamma_step) == ((0.0, 2.0), None)
     # selection looks at gammas in (0.4, 0.8]: what is missing to 1, over the trapezoid of two
     assert found.objective_gammas == [0.6, 0.8]
     assert found.objective == pytest.approx(1 - (s[2] + s[3]) / 2)
-    assert 0.0 <= found.ood_mean <= 1.0
+    assert 0.0 <= found.mean_over_gammas <= 1.0
 
 
 def test_probes_are_fitted_to_training_features_and_scored_on_dev(reviews: ArmConfig) -> None:
@@ -435,7 +435,7 @@ def test_a_pair_trains_and_reports_accuracy_beside_the_loss_of_every_layer(
 def test_an_arm_that_is_resumed_comes_to_the_very_numbers(
     reviews: ArmConfig, fields: dict[str, object], tmp_path: Path
 ) -> None:
-    config = reviews.with_fields({"warmup_share": 0.25, "decay_share": 0.5, **fields})
+    config = reviews.with_fields({"warmup_fraction": 0.25, "decay_fraction": 0.5, **fields})
     whole = finished(config, ArmStore(ObjectStore(tmp_path / "whole")))
     store = ArmStore(ObjectStore(tmp_path / "parts"))
     assert ArmRun(config, store).advance().status == "running"

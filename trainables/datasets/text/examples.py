@@ -65,7 +65,7 @@ def unread(names: Iterable[str]) -> tuple[str, ...]:
     """A note where splits that are called as dev often is are not read; else none."""
     passed_over = [name for name in names if name in DEV_LIKE]
     return (
-        (f"{', '.join(passed_over)}: not read; dev is a share of train, data.dev_share",)
+        (f"{', '.join(passed_over)}: not read; dev is a fraction of train, data.dev_fraction",)
         if passed_over
         else ()
     )

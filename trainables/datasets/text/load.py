@@ -62,7 +62,7 @@ def load_text(
     if group == "instructions":
         key |= {"group": group, "template": data.template}
     write_held_in = functools.partial(_write_held_in, raw=raw, data=data)
-    held_in = built_once("text", {**key, "dev_share": data.dev_share}, write_held_in)
+    held_in = built_once("text", {**key, "dev_fraction": data.dev_fraction}, write_held_in)
     stored = json.loads((held_in / "splits.json").read_text())
     what = f"the texts of {data.name} in {raw.root} are others"
     require_fingerprint(data, stored["fingerprint"], what)
@@ -70,7 +70,7 @@ def load_text(
     if split_seed is not None:
         held_in = built_once(
             "text",
-            {**key, "dev_share": data.dev_share, "split_seed": split_seed},
+            {**key, "dev_fraction": data.dev_fraction, "split_seed": split_seed},
             functools.partial(_divide, source=held_in, raw=raw, data=data, seed=split_seed),
         )
         stored = stored | json.loads((held_in / "splits.json").read_text())
@@ -127,7 +127,7 @@ def resolve_instructions(data: DataConfig) -> DataConfig:
 def _write_held_in(folder: Path, *, raw: RawText, data: DataConfig) -> None:
     """Write train.jsonl, dev.jsonl and what is known of all splits into ``folder``."""
     read = raw.read("train")
-    train, dev = carved(grouped(read.examples), data.dev_share)
+    train, dev = carved(grouped(read.examples), data.dev_fraction)
     held_in = {"train": limited(train, data.max_items), "dev": limited(dev, data.max_items)}
     _check(held_in["train"], held_in["dev"], raw, data)
     test, skipped = _test(raw, data)
@@ -165,9 +165,9 @@ def _divide(folder: Path, *, source: Path, raw: RawText, data: DataConfig, seed:
     """
     if data.max_items is None:
         held_in = [*read_examples(source / "train.jsonl"), *read_examples(source / "dev.jsonl")]
-        train, dev = carved(in_order(held_in), data.dev_share, seed)
-    else:  # a share of what max_items left would be a smaller dev than without a seed
-        train, dev = carved(grouped(raw.read("train").examples), data.dev_share, seed)
+        train, dev = carved(in_order(held_in), data.dev_fraction, seed)
+    else:  # a fraction of what max_items left would be a smaller dev than without a seed
+        train, dev = carved(grouped(raw.read("train").examples), data.dev_fraction, seed)
     splits = {"train": limited(train, data.max_items), "dev": limited(dev, data.max_items)}
     _check(splits["train"], splits["dev"], raw, data)
     known = json.loads((source / "splits.json").read_text())

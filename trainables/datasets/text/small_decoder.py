@@ -4,9 +4,9 @@
 
 writes config.json and a tokenizer (byte-level BPE, learnt from the training split's prompts and
 answers) into FOLDER, and with ``--epochs`` weights that were trained to write on in those texts,
-for runs of model ``decoder`` on the same splits (their data.template and data.dev_share). Without
-weights its variant is ``scratch``: runs draw their own. For machines and questions too small for a
-published decoder.
+for runs of model ``decoder`` on the same splits (their data.template and data.dev_fraction).
+Without weights its variant is ``scratch``: runs draw their own. For machines and questions
+too small for a published decoder.
 """
 
 from __future__ import annotations
@@ -132,12 +132,15 @@ def main(arguments: list[str] | None = None) -> int:
         parser.add_argument(f"--{option}", type=int, default=default, help=f"default: {default}")
     # as the space has them, or what was trained on here is held out there
     parser.add_argument("--template", default="plain", help="data.template of the runs (plain)")
-    parser.add_argument("--dev-share", type=float, default=0.1, help="data.dev_share (0.1)")
+    parser.add_argument("--dev-fraction", type=float, default=0.1, help="data.dev_fraction (0.1)")
     parser.add_argument("--epochs", type=int, default=0, help="of training (default: none)")
     given = parser.parse_args(arguments)
     try:
         data = DataConfig(
-            name=given.name, folder=given.data, template=given.template, dev_share=given.dev_share
+            name=given.name,
+            folder=given.data,
+            template=given.template,
+            dev_fraction=given.dev_fraction,
         )
         read = load_text(data, group="instructions")
         texts = [f"{example.text}{example.pair}" for example in read.split("train")]

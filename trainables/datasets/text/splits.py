@@ -67,9 +67,9 @@ def _root(parents: dict[str, str], node: str) -> str:
 
 
 def carved(
-    examples: Sequence[Example], dev_share: float, seed: int | None = None
+    examples: Sequence[Example], dev_fraction: float, seed: int | None = None
 ) -> tuple[list[Example], list[Example]]:
-    """Training and dev examples: dev is ``dev_share`` of them, rounded up to whole groups.
+    """Training and dev examples: dev is ``dev_fraction`` of them, rounded up to whole groups.
 
     Groups are drawn by a hash of their name, and of the ``seed`` where there is one, for each label
     apart (a group counts for the label that most of its examples have), so that dev has the labels
@@ -88,7 +88,7 @@ def carved(
     for groups in groups_of.values():
         groups.sort(key=lambda group: hashlib.sha256(f"{drawn_by} {group}".encode()).digest())
         sizes = [len(members[group]) for group in groups]
-        wanted = rounded_up(sum(sizes) * dev_share)
+        wanted = rounded_up(sum(sizes) * dev_fraction)
         before = itertools.accumulate(sizes, initial=0)  # examples in the groups before this one
         held_out.update(g for g, taken in zip(groups[:-1], before, strict=False) if taken < wanted)
     return (

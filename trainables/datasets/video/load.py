@@ -121,7 +121,7 @@ def _cut(raw: RawVideo, data: DataConfig) -> tuple[tuple[RawClip, ...], int, tup
     if raw.dev:
         if data.max_clips is None:
             return raw.train + raw.dev, len(raw.dev), test
-        dev_count = min(len(raw.dev), max(1, rounded_up(data.max_clips * data.dev_share)))
+        dev_count = min(len(raw.dev), max(1, rounded_up(data.max_clips * data.dev_fraction)))
         dev_count = min(dev_count, data.max_clips - 1)
         return raw.train[: data.max_clips - dev_count] + raw.dev[:dev_count], dev_count, test
     training = raw.train[: data.max_clips]
@@ -130,16 +130,17 @@ def _cut(raw: RawVideo, data: DataConfig) -> tuple[tuple[RawClip, ...], int, tup
             f"{data.name} in {raw.root} has {len(training)} training clip(s), but needs at least "
             "2: one is held out as dev. Add the data set's other training clips."
         )
-    return training, min(rounded_up(len(training) * data.dev_share), len(training) - 1), test
+    return training, min(rounded_up(len(training) * data.dev_fraction), len(training) - 1), test
 
 
 def _idle(raw: RawVideo, data: DataConfig) -> tuple[str, ...]:
     """Notes on options of ``data`` that do nothing for these clips."""
-    is_set = data.dev_share != type(data).__dataclass_fields__["dev_share"].default
+    is_set = data.dev_fraction != type(data).__dataclass_fields__["dev_fraction"].default
     if not (is_set and raw.dev and data.max_clips is None):
         return ()
     return (
-        f"data.dev_share {data.dev_share:g} does nothing: {data.name} has a dev split of its own.",
+        f"data.dev_fraction {data.dev_fraction:g} does nothing: {data.name} has a dev split of "
+        "its own.",
     )
 
 
