@@ -16,8 +16,8 @@ from tests.support.oracles import TINY
 from trainables.config import arm as config_module
 from trainables.config.arm import (
     FIRST_NAMES,
-    RENAMED,
     MENDED,
+    RENAMED,
     ArmConfig,
     ConstraintConfig,
     DataConfig,
@@ -188,7 +188,8 @@ def test_renamed_fields_are_read_from_files_keep_signatures_and_are_refused_by_h
     config = ArmConfig().with_fields(named)
     assert config.signature() == "02ef7f1569f681e4"  # of before
     stored = with_names(config.to_json(), FIRST_NAMES)
-    assert {"warmup_share", "decay_share"} <= stored.keys() and "dev_share" in stored["data"]
+    assert {"warmup_share", "decay_share"} <= stored.keys()
+    assert "dev_share" in stored["data"]
     assert ArmConfig.from_json(stored) == config
     for first, name in RENAMED.items():
         with pytest.raises(InvalidValue, match=f"field '{first}': it is called {name} now"):

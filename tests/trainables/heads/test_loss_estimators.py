@@ -247,9 +247,9 @@ def test_as_many_layers_as_there_are_can_be_drawn(drawn: int) -> None:
     [
         ([4, 0], 0.5, "1 answer token or more"),
         ([], 0.5, "1 answer token or more"),
-        ([4], 0.0, "share must be"),
-        ([4], 1.5, "share must be"),
-        ([4], math.nan, "share must be"),
+        ([4], 0.0, "fraction must be"),
+        ([4], 1.5, "fraction must be"),
+        ([4], math.nan, "fraction must be"),
     ],
 )
 def test_what_cannot_be_drawn_from_is_refused(

@@ -101,5 +101,5 @@ def test_a_share_lies_between_0_and_1(share: float) -> None:
         lambda: swapped_tokens(SPECIAL, share, generator()),
         lambda: mistyped(TEXT, share, generator()),
     ):
-        with pytest.raises(InvalidValue, match=r"a share must be in \[0, 1\]"):
+        with pytest.raises(InvalidValue, match=r"a fraction must be in \[0, 1\]"):
             call()
