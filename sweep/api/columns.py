@@ -9,6 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 from sweep.confirmation.plan import MEASURES
+from sweep.glossary import DIRECTION, TERMS, column
 from trainables.config.arm import field_names
 from trainables.registry.task_facts import Metric
 
@@ -42,10 +43,9 @@ COLUMNS: dict[str, tuple[str, str]] = {  # unit, meaning
     "why": ("", "why the setting has no winner"),
     "n_proposals_finished": ("proposals", "those whose arms are final on every seed"),
     "n_seeds": ("seeds", "search seeds; numbers of a setting are means over them"),
-    "not_binding": ("yes or no", "plain training meets the constraint too: the pair says nothing"),
-    "selection_biased": ("yes or no", "the pair was chosen by these scores: its gain is no "
-                         "result before fresh seeds confirm it"),
-    "demanded_descent": ("fraction of f0", "what all layers together are asked to remove"),
+    "not_binding": column("not binding"),
+    "selection_biased": ("yes or no", f"the gain is {TERMS['selection-biased'].brief}"),
+    "demanded_descent": column("descent asked"),
     "tolerance": ("fraction", "missing share that is still feasible"),
     "layer": ("", "layer; 0 is the input of the first; missing: of the model's output"),
     "shift": ("", "kind of disturbance; gaussian is noise alone"),
@@ -68,14 +68,12 @@ QUANTITIES: dict[str, tuple[str, str]] = {
                       "better"),
     "training_loss": (LOSS, "on training data, at train gamma; lower is better"),
     "loss": (LOSS, "held out, at a test condition, by layer; lower is better"),
-    "feasible": ("yes or no", "no layer's missing share is above the tolerance"),
-    "beats_trivial": ("yes or no", "held-out loss below the input's and the best constant's"),
-    "certificate": ("", "whether 95 % bounds over the held-out units confirm the verdict"),
-    "worst_missing_share": ("fraction", "largest missing share of any layer; 0 and below: met, "
-                            "1: no descent"),
+    "feasible": column("feasible"),
+    "beats_trivial": column("beats trivial"),
+    "certificate": column("certificate"),
+    "worst_missing_share": ("fraction", "largest missing share of any layer"),
     "worst_layer": ("", "the layer of the largest missing share"),
-    "missing_share": ("fraction", "violation over the reduction that was asked, held out; 0 and "
-                      "below: met, 1: no descent, above: the loss rises"),
+    "missing_share": column("missing share"),
     "missing_share_training": ("fraction", "missing share on training data"),
     "missing_share_relaxed": ("fraction", "missing share less the slack that resilience grants"),
     "multiplier": ("", "final multiplier of the layer's constraint, at least 0"),
@@ -105,12 +103,12 @@ CONTRASTS: dict[str, tuple[str, str]] = {
     "family": ("", "data set and network"),
     "seeds": ("seeds", "fresh seeds that count"),
     "seeds_ended": ("seeds", "fresh seeds that ended"),
-    "gain": ("{unit}", "mean over paired seeds; above 0 the constrained network is better"),
+    "gain": ("{unit}", f"mean over paired seeds; {DIRECTION}"),
     "low": ("{unit}", "lower end of its interval over seeds"),
     "high": ("{unit}", "upper end of its interval over seeds"),
     "interval": ("", "name and level of that interval"),
     "ended_gain": ("{unit}", "the gain over all fresh seeds that ended, which decides "
-                   "nothing; above 0 the constrained network is better"),
+                   f"nothing; {DIRECTION}"),
     "ended_low": ("{unit}", "lower end of its interval; empty between two looks"),
     "ended_high": ("{unit}", "upper end of its interval"),
     "ended_interval": ("", "name and level of that interval"),
@@ -143,8 +141,7 @@ CONTRASTS: dict[str, tuple[str, str]] = {
     "equal_tries": ("tries", "how many of each side that is, the mean over all ways to draw them"),
     **{
         f"{measure}_gain": ("{unit} x gamma" if measure == "ood_auc" else "{unit}",
-                                  f"gain in the {what}, over the seeds that count; above 0 "
-                                  "the constrained network is better")
+                                  f"gain in the {what}, over the seeds that count; {DIRECTION}")
         for measure, what in MEASURES.items()
     },
 }  # fmt: skip
@@ -152,7 +149,7 @@ CONTRASTS: dict[str, tuple[str, str]] = {
 _PREFIXES = {
     "constrained": "constrained arm: {}",
     "unconstrained": "unconstrained arm: {}",
-    "gain": "gain over plain training, above 0 is better: {}",
+    "gain": f"{TERMS['gain'].brief}: {{}}",
 }
 _PREFIX = re.compile(rf"({'|'.join(_PREFIXES)})_(.+)")
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from search_spaces.space import SearchSpace
+from sweep.glossary import brief, capitalised, in_brief
 from sweep.render.html import fill
 from sweep.render.table import YES_NO, Column, ShortForm, shown_of
 from sweep.results.findings import answer
@@ -85,13 +86,13 @@ def _state(status: SweepStatus) -> str:
 
 
 def _unit(metric: Metric) -> str:
-    seen = "seen: the test gammas that training or selection looked at; unseen: all others"
-    return f"{metric.label} in {metric.unit}, mean over the seeds; {metric.direction}; {seen}."
+    terms = in_brief("seen", "unseen")
+    return f"{metric.label} in {metric.unit}, mean over the seeds; {metric.direction}; {terms}."
 
 
 def _biased(summaries: Iterable[SettingSummary]) -> list[str]:
     biased = any(s.gain.selection_biased for s in summaries if s.proposal is not None)
-    return ["Selection-biased: no gain is a result before fresh seeds confirm it."] * biased
+    return [capitalised(brief("selection-biased"))] * biased
 
 
 COLUMNS: Sequence[Column[SettingSummary]] = (

@@ -10,6 +10,7 @@ from sweep.confirmation.comparisons import CERTIFIED
 from sweep.confirmation.plan import CONSTRAINED, MEASURES, UNCONSTRAINED, Measure
 from sweep.confirmation.summary import ConfirmationSummary, ConfirmedSetting
 from sweep.confirmation.words import ended_text, is_early
+from sweep.glossary import DIRECTION, brief
 from sweep.render.table import Table
 from sweep.results.tables.paper_hyperparameters import Trained
 from sweep.results.tables.paper_results import (
@@ -35,7 +36,7 @@ _MARKS = {
     "or too few feasible by their means",
     UNDECIDED: "too few networks are certified feasible on the test split, none infeasible, and "
     "enough feasible by their means",
-    NO_WINNER: "not binding: plain training meets the constraint by itself",
+    NO_WINNER: brief("not binding"),
 }
 
 
@@ -72,7 +73,7 @@ def paper_confirmed_table(
             for name in dict.fromkeys(_paper_measure(space, one.setting) for one in settings)
             if name != entry.measure
         ),
-        f"gain: paired by seed, above 0 the constrained network is better; bold where the plan's "
+        f"gain: paired by seed, {DIRECTION}; bold where the plan's "
         f"test says better or worse. Interval: {'; '.join(intervals)}.",
         *mark_notes([line.marks for line in lines], _MARKS),
         *(

@@ -14,6 +14,7 @@ from sweep.confirmation.words import (
     sentences,
     units_text,
 )
+from sweep.glossary import DIRECTION
 from sweep.render.table import NOTHING, Row, Table, number
 from sweep.results.verdict_text import codes_text
 
@@ -74,8 +75,8 @@ def notes(entry: ConfirmationSummary) -> list[str]:
     intervals = {contrast.interval for contrast in every}
     questions = {contrast.question for contrast in every} if entry.controls else set()
     return [
-        f"Gain: {entry.metric}, {MEASURES[entry.measure]}, in {entry.unit}; above 0 "
-        "the constrained network is better. Paired by seed; every planned seed counts, one that "
+        f"Gain: {entry.metric}, {MEASURES[entry.measure]}, in {entry.unit}; {DIRECTION}. "
+        "Paired by seed; every planned seed counts, one that "
         f"ended without a result as the {entry.worst_score}.",
         f"Interval: {'; '.join(sorted(intervals))}. p: {p_text(design)}, adjusted: families first "
         f"and their settings after them (Holm); the error of the whole table is {design.error:g}"

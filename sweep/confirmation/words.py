@@ -19,6 +19,7 @@ from sweep.confirmation.summary import (
     OverUnits,
     UnitCounts,
 )
+from sweep.glossary import DIRECTION, brief
 from sweep.results.findings import is_slight, size_text
 from sweep.statistics.design import Design
 from sweep.statistics.row import Estimate
@@ -115,11 +116,7 @@ def _verdict(one: ConfirmedSetting, entry: ConfirmationSummary) -> Verdict:
     if contrast.mean is None or not contrast.counted:
         return Verdict(f"nothing to compare yet; {statuses_text(one)}", is_measured=False)
     if one.not_binding:
-        return Verdict(
-            "plain training meets the constraint by itself (not binding)",
-            but=", so that the pair says nothing about constraining",
-            is_measured=False,
-        )
+        return Verdict(brief("not binding"), is_measured=False)
     outcome, sized = outcome_words(contrast, contrast.outcome, entry)
     if contrast.marked == contrast.outcome:
         return Verdict(outcome, sized)
@@ -238,14 +235,11 @@ def of_family(family: Family, entry: ConfirmationSummary) -> str:
     if not family.counted:
         return "nothing to compare yet."
     names = entry.design.families[family.name]
-    numbers = (
-        f"mean gain {family.mean:+.3g} {entry.unit} ({interval_text(family)}), above 0 "
-        "the constrained network is better"
-    )
+    numbers = f"mean gain {family.mean:+.3g} {entry.unit} ({interval_text(family)}), {DIRECTION}"
     outcome, over_seeds = family.marked, family.outcome
     words, _ = outcome_words(family, over_seeds, entry)
     if outcome == "not binding":
-        text = "plain training meets the constraint by itself in every setting (not binding)"
+        text = f"in every setting {brief('not binding')}"
     elif outcome == over_seeds:
         text = f"{words}; {numbers}"
         alone = [one.against_plain.marked for one in entry.settings if one.setting in names]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from sweep.glossary import DIRECTION, TERMS, capitalised
 from sweep.report import confirmed, layers, scores, search, training
 from sweep.report.measured import Measured
 from sweep.report.style import head, style
@@ -54,7 +55,7 @@ FIGURES: Mapping[str, Drawing] = {
     "forest": Drawing(
         "Confirmed gains",
         "Gain over other training on fresh seeds and the test split, paired by seed, with "
-        "the interval of the plan; above 0 the constrained network is better. A row without a "
+        f"the interval of the plan; {DIRECTION}. A row without a "
         "setting is the control of the one above.",
         confirmed.forest,
         a_page=10,
@@ -73,7 +74,7 @@ FIGURES: Mapping[str, Drawing] = {
     ),
     "gain-by-gamma": Drawing(
         "Gain by test gamma",
-        "By how much the constrained network is better than plain training: above 0 it is, "
+        f"{capitalised(TERMS['gain'].brief)[:-1]}, "
         f"whichever way the metric goes. Grey: seeds; blue: their mean. {_NOISE}",
         scores.gain_by_gamma,
     ),
@@ -151,8 +152,8 @@ FIGURES: Mapping[str, Drawing] = {
     "trade-off": Drawing(
         "In distribution against out of distribution",
         f"Every proposal's score on seen and unseen gammas, mean over seeds. {_MARKS} Square: "
-        "plain training. Ring: the winner. A line joins feasible proposals that no other one beats "
-        "in both scores, where there are two or more.",
+        "plain training. Ring: the winner. A line joins the feasible proposals on the "
+        "Pareto front of both scores, where there are two or more.",
         search.trade_off,
     ),
     "progress": Drawing(

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from sweep.glossary import TERMS
 from sweep.results.summary import SettingSummary
 from sweep.results.verdict_text import codes_text
 from sweep.study.pairs import ROUNDING
@@ -201,7 +202,7 @@ _REASONS = {  # by what keeps the closest proposal of a setting from winning
     "close": "the constraint is missed by the closest proposal, which came near",
     "far": "the constraint is missed by the closest proposal, by far",
     "beats no trivial predictor": "the closest candidate does not beat the trivial predictors",
-    "not binding": "plain training meets the constraint by itself",
+    "not binding": TERMS["not binding"].brief,
     "little": "the constraint asks for too little",
     "alone": "the plain arm to compare with is missing",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from sweep.glossary import brief, in_brief, two_codes
 from sweep.render.table import number
 from sweep.results.importance import ENOUGH
 from sweep.results.summary import (
@@ -116,20 +117,10 @@ def _counted(arm: ArmSummary) -> str:
 
 
 def codes_text(codes: Sequence[str]) -> str:
-    """Warning that the arms of a pair were trained by several codes; empty where one trained all.
-
-    >>> codes_text(["trainables 1a"])
-    ''
-    >>> codes_text(["trainables 1a", "unknown code"])
-    'two codes: its arms were trained by trainables 1a and by unknown code, so that a difference \
-between them may be that of the code'
-    """
+    """Warning that several codes trained the arms of a pair; empty where one did."""
     if len(codes) < 2 and not any(", then " in code for code in codes):
         return ""
-    return (
-        f"two codes: its arms were trained by {' and by '.join(codes)}, so that a difference "
-        "between them may be that of the code"
-    )
+    return two_codes(" and by ".join(codes))
 
 
 def counted_text(baseline: ArmSummary) -> str:
@@ -185,22 +176,27 @@ def bias_text(summaries: Sequence[SettingSummary], samples: str) -> str:
         return "; no pair was selected by it, and it carries no interval"
     where = "" if len(selected) == len(summaries) else f" in {', '.join(selected)}"
     return (
-        f"; the pair was selected on these {samples}{where}, so the gain is selection-biased and "
-        "carries no interval; fresh seeds must confirm it"
+        f"; the pair was selected on these {samples}{where}, so the gain carries no interval and "
+        f"is {brief('selection-biased')}"
     )
 
 
-def verdict_legend(tolerance: float, phase: str, arms: Iterable[ArmSummary | None]) -> list[str]:
+def verdict_legend(tolerance: float, arms: Iterable[ArmSummary | None]) -> list[str]:
     """What the columns about feasibility mean."""
     return [
-        f"missing share: worst layer, mean over the {phase} seeds, or the median seed (of two the "
-        "better one) where that misses more, held out at train gamma; feasible up to "
-        f"{tolerance:.2f}. certificate: what 95 % bounds over the held-out units say"
-        f"{certified_over(arms)}; undecided: other units could turn the verdict.",
-        "units met: the fraction of held-out units whose own losses meet the constraint, of "
-        "the layer that fewest meet. descent asked: the fraction of f0 that all layers together "
-        "are asked to remove.",
+        missing_share_text(tolerance),
+        f"{brief('certificate')}{certified_over(arms)}.",
+        f"{in_brief('units met', 'descent asked')}.",
     ]
+
+
+def missing_share_text(tolerance: float) -> str:
+    """The missing share of a pair: of which layer and seed it is."""
+    return (
+        f"{brief('missing share')}; of the worst layer, held out at train gamma, mean over the "
+        "seeds, or the median seed (of two the better one) where that misses more; feasible up to "
+        f"{tolerance:.2f}."
+    )
 
 
 def code_notes(codes: Mapping[str, Sequence[str]]) -> list[str]:
@@ -211,11 +207,7 @@ def code_notes(codes: Mapping[str, Sequence[str]]) -> list[str]:
 def verdict_notes(summaries: Sequence[SettingSummary]) -> list[str]:
     """Warnings of single settings, to be read before their pair is quoted."""
     return [
-        *(
-            f"{one.setting}: not binding: the unconstrained arm meets the constraint by itself."
-            for one in summaries
-            if one.not_binding
-        ),
+        *(f"{one.setting}: {brief('not binding')}." for one in summaries if one.not_binding),
         *code_notes({one.setting: one.codes for one in summaries}),
         *counted_notes(summaries),
         *(

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from sweep.glossary import TERMS, brief, capitalised, two_codes
 from sweep.render.markdown import to_grid
 from sweep.study.advice import command
 from sweep.study.selection import SettingResult
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from sweep.tracking.rows import TrackedArm
     from trainables.records.arm_record import Evaluation
 
+# Terms that the page explains.
+_READ = ("pair", "proposal", "gain", "missing share", "seen", "unseen", "objective", "certificate")
 SHOWN_SETTINGS = 40  # lines of the table on a sweep's page
 
 
@@ -33,14 +36,9 @@ def run_note(arm: TrackedArm) -> str:
         paragraphs.append(f"**{record.status}**: {record.reason}")
     paragraphs += [f"* Seen in training: {warning}" for warning in record.warnings]
     if codes := arm.verdict.get("codes"):
-        paragraphs.append(
-            f"Two codes: its pair was trained by {codes}, so that the gain may be that of the code."
-        )
+        paragraphs.append(capitalised(two_codes(codes)))
     if not record.config.matched_capacity:
-        paragraphs.append(
-            "Unmatched capacity: the unconstrained arm has one dictionary, the constrained one per "
-            "layer, so the gain is not that of constraining alone."
-        )
+        paragraphs.append(capitalised(brief("unmatched capacity")))
     paragraphs.append(
         "To train it again and compare, download the artifact `config.json` and run, with the "
         "sweep's --storage,\n\n"
@@ -109,19 +107,11 @@ def sweep_note(pages: SweepPages, links: Mapping[str, str]) -> str:
 def _reading(label: str, direction: str, tolerance: float) -> str:
     return "\n".join(
         [
-            "* A *pair* is two runs that share seed, data and initial weights: one *constrained* "
-            "so that each layer must lower the loss by the share alpha, one plain (grey).",
-            "* A *proposal* (p0, p1, ...) is one choice of the searched values, trained on every "
-            "seed (s0, ...); all proposals of a setting stand beside the same plain runs.",
-            "* *Missing share*: how much of the loss reduction asked of a layer is missing, on "
-            f"held-out data: 0 met, 1 none. *Feasible*: at most {tolerance:.2f} in every layer.",
-            f"* Scores are {label}: {direction}. The *objective* is what the search minimises. "
-            "*Seen*: noise levels that training or selection looked at; *unseen*: all others.",
-            "* *Gain*: how much better the constrained run is than the plain one, above 0 is "
-            "better. Of a search's winner, selected on the same data, it is no result before "
-            "`sweep confirm`.",
-            "* Curves: step is the layer, 100 x gamma, or 1000 x the severity of a shift. "
-            "*Certificate*: whether 95 % bounds over the held-out units confirm the verdict.",
+            *(f"* *{name.capitalize()}*: {TERMS[name].brief}." for name in _READ),
+            f"* Feasible: missing shares of at most {tolerance:.2f}. Scores: {label}, {direction}.",
+            f"* The gain of a search's winner is {brief('selection-biased')} (`sweep confirm`).",
+            "* Plain runs are grey; p0, p1, ... are proposals, s0, s1, ... seeds. The step of a "
+            "curve is the layer, 100 x gamma, or 1000 x the severity of a shift.",
         ]
     )
 

@@ -8,14 +8,15 @@ from rich.console import Console
 
 from search_spaces.settings import short_names
 from sweep.cli.options import console
+from sweep.glossary import TERMS, brief, in_brief
 from sweep.render.table import NOTHING, YES_NO, number
 from sweep.render.terminal import Paragraph, TextTable, table
 from sweep.results.aggregates import ARMS
 from sweep.results.findings import answer
 from sweep.results.names import model_text, point_text
 from sweep.results.summary import ArmSummary, Scored, SettingSummary, shift_mean
-from sweep.results.tables import columns as table_columns
-from sweep.results.verdict_text import code_notes, verdict_lines
+from sweep.results.tables.columns import reference_notes
+from sweep.results.verdict_text import code_notes, missing_share_text, verdict_lines
 from sweep.study.advice import counted
 from sweep.study.selection import outcome_text
 from trainables.config.test_conditions import FAMILIES
@@ -71,8 +72,8 @@ def print_overview(entries: Sequence[SettingSummary]) -> None:
         "shown: the winner, or where there is none the proposal that is closest to winning, by its "
         "number.",
         f"{metric.label}: of the constrained arm, mean over all test gammas, in {metric.unit}; "
-        f"{metric.direction}. {table_columns.GAIN}.",
-        "miss: how much of the reduction asked of its worst layer is missing; feasible up to "
+        f"{metric.direction}. {brief('gain')}.",
+        f"miss: missing share of the worst layer: {TERMS['missing share'].brief}; feasible up to "
         f"{entries[0].tolerance:+.2f}.",
         "feasible: of the proposals tried. --only SETTING or --full shows pairs whole.",
     ):
@@ -113,19 +114,11 @@ def _legend(entries: Sequence[SettingSummary], confirmed: str) -> list[str]:
     return [
         f"mean {metric.label}: over all test gammas, in {metric.unit}; {metric.direction}. "
         f"ood_auc: the area under {metric.label} over test gamma.",
-        "seen: the mean over what training or selection looked at; unseen: over all else, and so "
-        "alone on OOD robustness.",
+        f"{in_brief('seen', 'unseen')}.",
         f"held-out loss: on {entries[0].split} {facts.samples} at train gamma.",
-        "missing share: how much of the reduction asked of a layer is missing, worst layer, "
-        "held out, by the mean over the seeds or by the median seed (of two the better one) where "
-        "that misses more; "
-        f"feasible up to {entries[0].tolerance:.2f}.",
-        *table_columns.reference_notes(metric),
-        *[
-            f"{GAIN}*: of a pair selected on these very {facts.samples}: selection-biased. "
-            + (confirmed or "It is no result before fresh seeds confirm it.")
-        ]
-        * starred,
+        missing_share_text(entries[0].tolerance),
+        *reference_notes(metric),
+        *[f"{GAIN}*: {brief('selection-biased')}.{f' {confirmed}' * bool(confirmed)}"] * starred,
     ]
 
 
@@ -143,13 +136,9 @@ def _print_best(entry: SettingSummary) -> None:
     for line in verdict_lines(entry):
         out.print(Paragraph(line, 2))
     if entry.not_binding:
-        out.print(Paragraph("not binding: the unconstrained arm meets the constraint by itself", 2))
+        out.print(Paragraph(brief("not binding"), 2))
     if not entry.matched_capacity:
-        text = (
-            "unmatched capacity: the unconstrained arm has one dictionary, the constrained one "
-            "per layer, so the gain is not that of constraining alone"
-        )
-        out.print(Paragraph(text, 2))
+        out.print(Paragraph(brief("unmatched capacity"), 2))
     out.print()
 
 

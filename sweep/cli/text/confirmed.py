@@ -20,6 +20,7 @@ from sweep.confirmation.words import (
     p_text,
     units_text,
 )
+from sweep.glossary import DIRECTION
 from sweep.render.table import NOTHING, number
 from sweep.render.terminal import Paragraph, table
 from sweep.statistics.design import Design
@@ -158,8 +159,8 @@ def _legend(entry: ConfirmationSummary) -> list[str]:
             by_kind.setdefault(kind, set()).add(contrast.interval)
     intervals = [f"against {kind} {', '.join(sorted(of))}" for kind, of in by_kind.items()]
     return [
-        f"gain: {entry.metric}, {MEASURES[entry.measure]}, in {entry.unit}; above "
-        "0 the constrained network is better. Paired by seed; an arm that ended without a result "
+        f"gain: {entry.metric}, {MEASURES[entry.measure]}, in {entry.unit}; "
+        f"{DIRECTION}. Paired by seed; an arm that ended without a result "
         f"counts as the {entry.worst_score}.",
         f"from, to: {'; '.join(intervals)}.",
         *([f"all ended seeds: {EARLY}"] if any(map(is_early, entry.contrasts)) else []),

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from markupsafe import Markup
 
+from sweep.glossary import explained
 from sweep.render.html import fill
-from sweep.report.pages.words import explained
 from sweep.results.status import time_text
 from trainables.plain import Json
 

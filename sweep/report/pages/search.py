@@ -9,6 +9,7 @@ from search_spaces.settings import ranges_to_json
 from search_spaces.space import SearchSpace
 from sweep.confirmation.summary import ConfirmationSummary
 from sweep.confirmation.words import sentences
+from sweep.glossary import brief, capitalised, in_brief
 from sweep.render.table import NOTHING, YES_NO, Column, ShortForm, Table, number, table_of
 from sweep.report.pages.markup import Pages, Paragraph, fill_page, open_first, provenance_of
 from sweep.results.findings import findings
@@ -167,9 +168,8 @@ def _overview(summaries: Sequence[SettingSummary]) -> Table:
     """A row a setting: its pair, both arms out of distribution, and whether it is feasible."""
     metrics = {facts_of(summary.task).metric for summary in summaries}
     notes = [
-        f"Scores: {metric.label}, {metric.unit}, means over test gammas that training and "
-        "selection never looked at (unseen) or did (seen), and over seeds. Gain: constrained "
-        "against plain training, signed so that above 0 the constrained network is better."
+        f"Scores: {metric.label}, {metric.unit}, means over test gammas and seeds. "
+        f"{capitalised(in_brief('seen', 'unseen', 'gain'))}"
         for metric in metrics
     ]
     return table_of("overview", "Every setting's pair", OVERVIEW, summaries, notes)
@@ -196,12 +196,9 @@ def _setting(summary: SettingSummary, commands: Mapping[str, str]) -> _Setting:
     if summary.point:
         lines.append(f"Trained with {point_text(summary.point)}.")
     if summary.proposal is not None:
-        lines += [f"{line[0].upper()}{line[1:]}." for line in verdict_lines(summary)]
+        lines += map(capitalised, verdict_lines(summary))
     if summary.not_binding:
-        lines.append(
-            "Not binding: plain training meets the constraint by itself, so the pair says nothing "
-            "about constraining."
-        )
+        lines.append(capitalised(brief("not binding")))
     has_arms = summary.constrained is not None or summary.unconstrained is not None
     arms = _arms(summary) if has_arms else []
     return summary.setting, kind, arms, lines, commands
@@ -265,7 +262,7 @@ def _search_notes(
     return [
         f"Sampler {space.sampler}, seed {space.sampler_seed}; every proposal is trained on "
         f"seed{'s' * (len(space.search_seeds) != 1)} {seeds}; feasible up to a missing "
-        f"fraction of {space.tolerance:g} in every layer.",
+        f"share of {space.tolerance:g} in every layer.",
         f"Proposals by outcome: {outcome_text(outcomes)}.",
         *(f"{name}: its search ended early: {why}" for name, why in status.retired.items()),
     ]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from search_spaces.paper.video import DEPARTURES
 from search_spaces.space import SearchSpace
+from sweep.glossary import brief
 from sweep.render.table import Column, Row
 from sweep.results.names import model_text
 from sweep.results.summary import SettingSummary
@@ -15,7 +16,6 @@ from trainables.config.arm import ArmConfig, ConstraintConfig
 from trainables.config.test_conditions import unseen_gammas
 from trainables.registry.task_facts import Metric, TaskFacts
 
-GAIN = "gain: how much better the constrained network is than plain training, above 0 better"
 GAUSSIAN = "gaussian"  # noise alone, among the families of shifts
 UNMATCHED = "†"  # beside a setting whose arms differ in what they can fit
 
@@ -74,10 +74,8 @@ def reference_notes(metric: Metric) -> list[str]:
 def seen_note(facts: TaskFacts) -> str:
     """The test gammas that are seen, and those that are not."""
     return (
-        "seen: the mean over the test gammas that training or selection looked at, up to "
-        f"train gamma + {facts.near_shift:.2f}, or the next one where none lies in that range; "
-        "unseen: the mean over what neither looked at. Only what is unseen speaks of OOD "
-        "robustness."
+        f"{brief('seen')}, gammas up to train gamma + {facts.near_shift:.2f}, or the next one "
+        f"where none lies in that range; {brief('unseen')}."
     )
 
 
@@ -97,10 +95,7 @@ def model_notes(models: Iterable[tuple[str, str, bool]]) -> list[str]:
     described = dict.fromkeys((name, variant) for name, variant, _ in every)
     notes = [f"{DEPARTURES[model]}." for model in described if model in DEPARTURES]
     if not all(matched for _, _, matched in every):
-        notes.append(
-            f"{UNMATCHED} unmatched capacity: the unconstrained arm has one dictionary where the "
-            "constrained one has one per layer, so the gain is not that of constraining alone."
-        )
+        notes.append(f"{UNMATCHED} {brief('unmatched capacity')}.")
     return notes
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sweep.glossary import in_brief
 from sweep.render.table import Column, Table, table_of
 from sweep.results.summary import SettingSummary
 from sweep.results.tables.columns import SettingLine
@@ -44,8 +45,7 @@ def frontier_table(summaries: Sequence[SettingSummary]) -> Table:
     notes = [
         "feasible, binding proposals that beat the trivial predictors and that no other "
         "one of their setting beats in both columns; lower objectives are better.",
-        "descent asked: the fraction of f0 that all layers together are asked to remove. "
-        "certificate: what 95 % bounds over the held-out units say"
+        f"{in_brief('descent asked', 'certificate')}"
         f"{certified_over(summary.constrained for summary in summaries)}.",
         *(
             f"{summary.setting}: a winner must ask for {summary.least_descent:.3g} at least."

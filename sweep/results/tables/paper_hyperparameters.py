@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from search_spaces.paper import text, video
 from search_spaces.paper.published import model_of
 from search_spaces.space import SearchSpace
+from sweep.glossary import in_brief
 from sweep.render.table import NOTHING, Row, Table, number
 from sweep.results.names import model_text
 from sweep.results.summary import SettingSummary
@@ -101,8 +102,7 @@ def paper_hyperparameters_table(
         *((header_of(name), _texts(rows, name)) for name in fields),
     ]
     notes = [
-        "L: layers; gamma: train gamma; alpha: the fraction of its loss that each layer must "
-        "remove; f0: the reference loss, in the task's own unit.",
+        f"L: layers; gamma: train gamma; {in_brief('alpha', 'f0')}, in the task's own unit.",
         f"searched: {', '.join(map(header_of, searched)) or 'nothing'}; {seeds_text(space)}.",
         *mark_notes([one.marks for one in trained], SEARCH_MARKS),
         *(_published_notes(trained) if beside_paper else ()),

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from search_spaces.space import SearchSpace
+from sweep.glossary import brief
 from sweep.render.table import NOTHING, YES_NO, Column, Row, Table, number, shown_of
 from sweep.results.aggregates import ARMS
 from sweep.results.summary import ArmSummary, Scored, SettingSummary, shift_mean
 from sweep.results.tables.columns import (
-    GAIN,
     HEADED,
     SettingLine,
     config_of,
@@ -92,8 +92,8 @@ def results_table(space: SearchSpace, summaries: Sequence[SettingSummary]) -> Ta
         f"ood_auc: the trapezoid area under {label} over test gamma.",
         seen_note(facts),
         *reference_notes(facts.metric),
-        *verdict_legend(space.tolerance, space.phase, (s.constrained for s in summaries)),
-        f"{GAIN}{bias_text(summaries, facts.samples)}.",
+        *verdict_legend(space.tolerance, (s.constrained for s in summaries)),
+        f"{brief('gain')}{bias_text(summaries, facts.samples)}.",
         *(
             f"{s.setting}: no winner: {(s.why or '').rstrip('.')}."
             for s in summaries

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from search_spaces.space import SearchSpace
+from sweep.glossary import brief
 from sweep.render.table import Column, Table, number, rows_of, shown_of
 from sweep.results.aggregates import ARMS
 from sweep.results.summary import NO_REFERENCE, ArmSummary, Reference, SettingSummary
 from sweep.results.tables.columns import (
-    GAIN,
     GAUSSIAN,
     HEADED,
     SettingLine,
@@ -104,7 +104,7 @@ def shifts_table(space: SearchSpace, summaries: Sequence[SettingSummary]) -> Tab
         )
     notes += [
         *reference_notes(facts.metric),
-        f"{GAIN}{bias_text(summaries, facts.samples)}.",
+        f"{brief('gain')}{bias_text(summaries, facts.samples)}.",
         *summary_notes(summaries),
     ]
     return Table("shifts", "Seen and unseen shifts", rows, shown, notes, texts=5, headed=3)

@@ -198,7 +198,7 @@ def test_units_and_directions_are_those_of_the_task(objects: ObjectStore) -> Non
     said = loaded(objects).columns("settings")
     unit, meaning = said.loc["gain_mean_rmse"]
     assert unit == "grey levels"
-    assert "above 0 is better" in meaning
+    assert "above 0 it is better" in meaning
     assert "lower is better" in meaning
     assert said.loc["alpha", "meaning"] == "searched value of the field constraint.alpha"
 

@@ -17,6 +17,7 @@ from PIL import Image
 
 from search_spaces.space import Choice, Setting
 from sweep.confirmation.studies import plan_of_studies
+from sweep.glossary import TERMS
 from sweep.render.table import NOTHING
 from sweep.report import report as reports
 from sweep.report.figures import FIGURES, drawing_of
@@ -24,7 +25,6 @@ from sweep.report.measured import confirmations as confirmations_of
 from sweep.report.measured import measured
 from sweep.report.pages import search as search_page
 from sweep.report.pages.markup import Picture
-from sweep.report.pages.words import WORDS
 from sweep.report.report import PAGE, Reported, drawn, report, write_files
 from sweep.results.best import best_summaries
 from sweep.results.findings import next_step
@@ -234,13 +234,13 @@ def test_words_of_the_page_are_explained_as_the_documentation_does(stored: Objec
     page = words_of(stored)
     assert "words" in page.ids
     for word in ("proposal", "missing share", "certificate", "unseen", "gain", "held-out unit"):
-        assert WORDS[word].split("`")[0] in page.text.partition("Everything, as JSON")[2]
+        assert TERMS[word].meaning.split("`")[0] in page.text.partition("Everything, as JSON")[2]
     assert "sparse-coding" not in page.text  # DUST is not on it
     assert page.open == []
     rows = [line.split(" | ") for line in (ROOT / "docs/words.md").read_text().splitlines()]
     listed = {row[1]: row[0].replace("*", "").lower() for row in rows if len(row) == 3}
-    for word, meaning in WORDS.items():
-        assert word.lower() in listed[meaning]
+    for word, term in TERMS.items():
+        assert word.lower() in listed[term.meaning]
 
 
 def test_verdicts_stand_before_figures_of_which_five_at_most_are_open(stored: ObjectStore) -> None:

@@ -246,8 +246,8 @@ def test_many_settings_are_counted_by_their_reasons() -> None:
     said = answer([*settings, lost(0.0, not_binding=True, ours={"feasible": True})])
     assert said.startswith(
         "None of 3 settings has a winner: in 2 the constraint is missed by the closest proposal, "
-        "by far; in 1 plain training meets the constraint by itself; where it is missed, by 0.93 "
-        "to 1.06 (allowed 0.10). Plain training itself is no better than a linear (Wiener) filter: "
+        "by far; in 1 plain training meets the constraint too; where it is missed, by 0.93 to "
+        "1.06 (allowed 0.10). Plain training itself is no better than a linear (Wiener) filter: "
     )
     assert "9.37 (mine-L4; the same in 1 more)." in said
     assert said.endswith("then ask for less than alpha 0.19.")

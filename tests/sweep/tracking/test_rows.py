@@ -193,4 +193,4 @@ def test_both_arms_of_unmatched_capacity_are_marked(variant: str) -> None:
         tags = tags_of(arm)
         assert tags.get("matched_capacity") == (None if variant == "per_layer" else "no")
         note = tags["mlflow.note.content"]
-        assert ("one dictionary, the constrained one per layer" in note) == (variant == "paper")
+        assert ("one dictionary, the constrained one has one" in note) == (variant == "paper")

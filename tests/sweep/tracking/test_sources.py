@@ -87,7 +87,7 @@ def test_a_pair_of_two_codes_says_so_on_its_page(objects: ObjectStore) -> None:
     ArmStore(objects).put_record(record)
     tags = tags_of(by_signature(objects)[arm.signature])
     assert tags["codes"] == "trainables 1a and by unknown code"
-    assert f"trained by {tags['codes']}, so that the gain may be" in tags["mlflow.note.content"]
+    assert f"trained by {tags['codes']}, so that a difference" in tags["mlflow.note.content"]
 
 
 def test_a_pair_without_its_baseline_carries_no_numbers_yet(objects: ObjectStore) -> None:
