@@ -17,7 +17,7 @@ LONGEST_TAG = 5000
 NOTE = "mlflow.note.content"
 NAMED_NON_FINITE = 5  # how many values the tag `non_finite` spells out
 # What is sent of an arm. A run that holds something else, of an earlier version, is made anew.
-LAYOUT, LAYOUT_VERSION = "layout", "3"
+LAYOUT, LAYOUT_VERSION = "layout", "4"
 
 # Tags that an arm may have at one time and not at another, beside those of its environment.
 _MAY_GO = (
