@@ -7,7 +7,7 @@ Each repeat runs every variant once as a process of its own, in an order that tu
 repeat, with the repeat's number as the search seed: the seed of training, and of stock's sampler.
 
 * ``stock``: benchmarks/imitated/stock_tune.py; ``stock shared``: it trains plain arms once;
-  ``stock untracked``: without MLflow;
+  ``strong stock``: it also keeps its workers; ``stock untracked``: without MLflow;
 * ``product``: `sweep run`, as installed; ``product fused``: with `--fuse 8`; ``product untracked``:
   without MLflow (and without the estimate of what the sweep will take). Against the last one:
   ``product new workers``, with a process for every arm, and ``product no early ends``.
@@ -51,6 +51,7 @@ from trainables.records.objects import ObjectStore
 STOCK = {
     "stock": [],
     "stock shared": ["--share-plain"],
+    "strong stock": ["--share-plain", "--reuse-actors"],
     "stock untracked": ["--no-mlflow"],
 }
 PRODUCT = {"product": [], "product fused": ["--fuse", "8"]}
@@ -58,8 +59,10 @@ IN_PROCESS = ("product untracked", "product new workers", "product no early ends
 VARIANTS = (*STOCK, *PRODUCT, *IN_PROCESS)
 RATIOS = {
     "all": ("stock", "product"),
+    "all, against the strong script": ("strong stock", "product"),
     "all, with fusion": ("stock", "product fused"),
     "shared plain arms": ("stock", "stock shared"),
+    "stock's kept workers": ("stock shared", "strong stock"),
     "stock's tracking": ("stock", "stock untracked"),
     "all but shared plain arms": ("stock shared", "product"),
     "fusion": ("product", "product fused"),

@@ -1,13 +1,14 @@
 """A search as a good researcher writes it with Ray Tune, Optuna and MLflow: the stock script.
 
     python -m benchmarks.imitated.stock_tune [--space quickstart] [--set NAME=VALUE ...]
-        [--share-plain] [--no-mlflow]
+        [--share-plain] [--reuse-actors] [--no-mlflow]
 
 The same settings, proposals, first point, seed (one), ranges, budget and training as `sweep run
 SPACE`, on the cores that there are: one ``Tuner`` a setting with ``OptunaSearch`` (TPE),
 ``MLflowLoggerCallback`` on SQLite, one trial a pair. A trial trains the constrained arm and the
 unconstrained one, reports as often, evaluates both alike, and what it misses of its constraint is
-added to what is minimised. ``--share-plain`` trains each unconstrained arm once, beside the search.
+added to what is minimised. ``--share-plain`` trains each unconstrained arm once, beside the search;
+``--reuse-actors`` keeps a worker's process for its next trial: two lines that not every script has.
 Prints one JSON line: of each setting the best feasible objective (null without one), how many pairs
 are feasible, and the seconds of workers that training and evaluation took.
 """
@@ -119,6 +120,7 @@ def searched(
                 OptunaSearch(seed=seed_of(space), points_to_evaluate=[first]),
                 max_concurrent=usable_cores(),
             ),
+            reuse_actors=options.reuse_actors,
         ),
         run_config=tune.RunConfig(
             storage_path=folder, verbose=0, callbacks=[] if options.no_mlflow else [callback]
@@ -142,6 +144,7 @@ def main() -> None:
     parser.add_argument("--space", default="quickstart")
     parser.add_argument("--set", action="append", default=[], dest="values", metavar="NAME=VALUE")
     parser.add_argument("--share-plain", action="store_true")
+    parser.add_argument("--reuse-actors", action="store_true")
     parser.add_argument("--no-mlflow", action="store_true")
     options = parser.parse_args()
     space = with_values(find(options.space).space, parse_values(options.values))
