@@ -158,11 +158,11 @@ def described(frame: pd.DataFrame, metric: Metric) -> pd.DataFrame:
     """Unit and meaning of each column, and of each kind of value that a long frame holds."""
     import pandas as pd
 
-    found = {str(name): _column(str(name), frame, metric) for name in frame}
+    texts_of = {str(name): _column(str(name), frame, metric) for name in frame}
     for kinds in {"metric", "series"} & {*frame}:
         for kind in sorted({re.sub(r"_q\d+$", "_qNN", kind) for kind in frame[kinds]}):
-            found[f"value: {kind}"] = _quantity(kind, metric)
-    rows = {name: [_filled(text, metric) for text in texts] for name, texts in found.items()}
+            texts_of[f"value: {kind}"] = _quantity(kind, metric)
+    rows = {name: [_filled(text, metric) for text in texts] for name, texts in texts_of.items()}
     return pd.DataFrame.from_dict(rows, orient="index", columns=["unit", "meaning"])
 
 
@@ -174,9 +174,9 @@ def _column(name: str, frame: pd.DataFrame, metric: Metric) -> tuple[str, str]:
     known = {field.removeprefix("constraint."): field for field in field_names()}
     if name in known:
         return "", f"searched value of the field {known[name]}"
-    if found := _PREFIX.fullmatch(name):
-        unit, meaning = _quantity(found[2], metric)
-        return unit, _PREFIXES[found[1]].format(meaning)
+    if prefixed := _PREFIX.fullmatch(name):
+        unit, meaning = _quantity(prefixed[2], metric)
+        return unit, _PREFIXES[prefixed[1]].format(meaning)
     return _quantity(name, metric)
 
 

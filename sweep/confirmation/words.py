@@ -30,12 +30,12 @@ FEW = 10  # seeds or studies, below which a claim has the p of sign flips beside
 
 
 def sentences(entry: ConfirmationSummary) -> list[str]:
-    """What was found, settings of one outcome together; what it does not show comes last."""
+    """The findings, settings of one outcome together, and then their limits."""
     return [*answer(entry), *limits(entry)]
 
 
 def answer(entry: ConfirmationSummary) -> list[str]:
-    """What was found of every setting; what holds of several is said once."""
+    """The findings of every setting; one sentence for all settings of the same outcome."""
     if len(entry.settings) == 1:
         (one,) = entry.settings
         return [f"{one.setting}: {of_setting(one, entry)}"]
@@ -68,13 +68,13 @@ def in_short(entry: ConfirmationSummary) -> str:
     for one in entry.settings:
         gains = by_outcome.setdefault(_verdict(one, entry).outcome.partition(";")[0], [])
         gains.append(one.against_plain.mean)
-    found = [
+    outcomes = [
         f"{outcome} in {advice.counted(len(gains), 'setting')}{_range(gains, entry.unit)}"
         for outcome, gains in by_outcome.items()
     ]
     return (
         "On fresh seeds and the test split, constrained against plain training: "
-        f"{'; '.join(found)}."
+        f"{'; '.join(outcomes)}."
     )
 
 
@@ -111,7 +111,7 @@ class Verdict(NamedTuple):
 
 
 def _verdict(one: ConfirmedSetting, entry: ConfirmationSummary) -> Verdict:
-    """What may be said of one setting against plain training."""
+    """The claim about one setting against plain training."""
     contrast = one.against_plain
     if contrast.mean is None or not contrast.counted:
         return Verdict(f"nothing to compare yet; {statuses_text(one)}", is_measured=False)
@@ -160,7 +160,7 @@ def outcome_words(contrast: Family, outcome: str, entry: ConfirmationSummary) ->
 
 
 def marked_text(contrast: Family, design: Design) -> str:
-    """What may be claimed, in a table's cell: slightly better where the size does not matter."""
+    """A claim as a table's cell: "slightly" better below the smallest effect of interest."""
     mean = contrast.mean
     is_small = (
         contrast.marked in ("better", "worse")
@@ -171,7 +171,7 @@ def marked_text(contrast: Family, design: Design) -> str:
 
 
 def _is_one_sided(contrast: Family) -> bool:
-    """Whether the interval over seeds, and the one over units where there is one, leave out 0."""
+    """True if the interval over seeds, and the one over units if any, exclude 0."""
     over_units = contrast.units if isinstance(contrast, Contrast) else None
     ends = [contrast.low, contrast.high]
     ends += [over_units.low, over_units.high] if over_units else []
@@ -188,7 +188,7 @@ def _place(contrast: Family, entry: ConfirmationSummary) -> str:
 
 
 def _besides(one: ConfirmedSetting, verdict: Verdict, entry: ConfirmationSummary) -> list[str]:
-    """What few seeds can show, how many networks are certified, and what controls say."""
+    """Limits of few seeds, counts of certified networks, comparisons with controls."""
     if not verdict.is_measured:
         return []
     ours = one.constrained
@@ -257,7 +257,7 @@ def of_family(family: Family, entry: ConfirmationSummary) -> str:
 
 
 def is_early(contrast: Family) -> bool:
-    """Whether seeds, or studies, have ended after the ones that decided it."""
+    """True if seeds, or replications, have ended after those that decided it."""
     return contrast.seeds > contrast.counted and contrast.decided_at is not None
 
 
@@ -270,7 +270,7 @@ def ended_text(contrast: Family) -> str:
 
 
 def few_seeds(contrast: Family, design: Design, unit: str = "seeds") -> list[str]:
-    """What sign flips say beside a difference that few seeds, or studies, are claimed to show."""
+    """The sign-flip p-value of a difference that few seeds, or replications, show, as a list."""
     count, flip = contrast.counted, contrast.sign_flip
     if contrast.marked not in ("better", "worse") or count >= FEW:
         return []
@@ -296,7 +296,7 @@ def p_text(design: Design) -> str:
 
 
 def _against_controls(one: ConfirmedSetting, least: float | None) -> list[str]:
-    """Whether it is the constraint, or mere supervision of inner layers, say."""
+    """Comparison with the controls: is it the constraint, or supervision of inner layers?"""
     others = {name: c for name, c in one.contrasts.items() if name != UNCONSTRAINED}
     beaten = [name for name, c in others.items() if c.marked == "better"]
     open_ = [name for name, c in others.items() if c.marked in ("undecided", "equivalent")]
@@ -322,7 +322,7 @@ def _against_controls(one: ConfirmedSetting, least: float | None) -> list[str]:
 
 
 def limits(entry: ConfirmationSummary) -> list[str]:
-    """What the table does not show."""
+    """Limits of the table."""
     texts = []
     if any(contrast.outcome == "equivalent" for contrast in entry.contrasts):
         texts.append(

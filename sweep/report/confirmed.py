@@ -113,6 +113,6 @@ def _labels(places: Mapping[str, Place], near: float) -> dict[Place, str]:
     short = short_names(list(places))
     labels: dict[Place, str] = {}
     for setting, place in places.items():
-        at = next((p for p in labels if math.dist(p, place) <= near), place)
-        labels[at] = ", ".join(filter(None, (labels.get(at), short[setting])))
+        neighbour = next((p for p in labels if math.dist(p, place) <= near), place)
+        labels[neighbour] = ", ".join(filter(None, (labels.get(neighbour), short[setting])))
     return labels

@@ -24,7 +24,7 @@ CLOSE = 0.5  # a missing share up to which more proposals may find what is feasi
 
 
 class Step(NamedTuple):
-    """What to do next: a sentence, and what to type after ``sweep``; nothing where it depends."""
+    """A next step: a sentence, and the words after ``sweep`` where one command does it."""
 
     text: str
     words: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ def size_text(gain: float, least: float | None, unit: str) -> str:
 
 
 def is_slight(gain: float, least: float | None) -> bool:
-    """Whether a gain, or a loss, is below the smallest effect of interest."""
+    """True if a gain, or a loss, is below the smallest effect of interest."""
     return least is not None and abs(gain) < least
 
 
@@ -224,7 +224,7 @@ def _kind(entry: SettingSummary) -> str:
 
 
 def _given(entry: SettingSummary) -> str:
-    """What the layer that misses most was asked for, and what it gives."""
+    """The reduction required of the worst layer, and the one that it delivers; '' if unknown."""
     ours = entry.arm("constrained")
     if _kind(entry) not in _MISSING or ours.worst_missing_share is None:
         return ""
@@ -286,7 +286,7 @@ def _untrained(entry: SettingSummary, metric: Metric) -> str:
 
 
 def next_step(entries: Sequence[SettingSummary]) -> Step | None:
-    """What to do where nothing won: what most of the settings need; None where something did.
+    """The step that most settings without a winner need; None where any setting has one.
 
     Nothing follows from pairs of two codes.
     """

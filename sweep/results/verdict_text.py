@@ -97,7 +97,7 @@ that fewest windows meet is met by 50 % of them"
 
 
 def certified_over(arms: Iterable[ArmSummary | None]) -> str:
-    """What the certificates of several pairs count, in brackets; '' where there is none.
+    """The units that the certificates of several pairs count, in brackets; '' without any.
 
     >>> arm = ArmSummary(certificate="undecided", certificate_units=4, certificate_cluster="clip", \
 certificate_held_out=72)
@@ -170,7 +170,7 @@ def gain_header(summaries: Iterable[SettingSummary]) -> str:
 
 
 def bias_text(summaries: Sequence[SettingSummary], samples: str) -> str:
-    """What gains are worth: where pairs were selected, and that they have no interval."""
+    """Limits of the gains: the settings whose pair was selected by them, and no interval."""
     selected = [summary.setting for summary in summaries if summary.gain.selection_biased]
     if not selected:
         return "; no pair was selected by it, and it carries no interval"
@@ -182,7 +182,7 @@ def bias_text(summaries: Sequence[SettingSummary], samples: str) -> str:
 
 
 def verdict_legend(tolerance: float, arms: Iterable[ArmSummary | None]) -> list[str]:
-    """What the columns about feasibility mean."""
+    """Legend of the columns about feasibility."""
     return [
         missing_share_text(tolerance),
         f"{brief('certificate')}{certified_over(arms)}.",

@@ -107,7 +107,7 @@ def print_best(entries: Sequence[SettingSummary], confirmed: str = "") -> None:
 
 
 def _legend(entries: Sequence[SettingSummary], confirmed: str) -> list[str]:
-    """What the columns of a pair mean, a line each."""
+    """Legend of a pair's columns, a line each."""
     facts = facts_of(entries[0].task)
     metric = facts.metric
     starred = any(entry.gain.selection_biased for entry in entries)

@@ -68,7 +68,7 @@ def print_confirmed(entry: ConfirmationSummary) -> None:
 
 
 def _plainly(other: str) -> str:
-    """What an arm is called that the constrained one is compared with."""
+    """Name of a comparison's other arm."""
     return "plain training" if other == UNCONSTRAINED else other.replace("_", " ")
 
 
@@ -99,7 +99,7 @@ def contrast_row(
 
 
 def _lines(one: ConfirmedSetting) -> Iterator[str]:
-    """What stands below the numbers of a setting."""
+    """Notes below the numbers of a setting."""
     arm = one.constrained
     if arm.certified_interval is not None:
         low, high = arm.certified_interval
@@ -133,7 +133,7 @@ _UNITS = (
 
 
 def _search_legend(settings: Sequence[ConfirmedSetting]) -> list[str]:
-    """What the lines about the search mean, as far as they are there."""
+    """Legend of the lines about the search that are shown."""
     searched = [one for one in settings if one.search_gain is not None]
     if not searched:
         return []
@@ -157,7 +157,7 @@ def _legend(entry: ConfirmationSummary) -> list[str]:
         for other, contrast in one.contrasts.items():
             kind = "plain training" if other == UNCONSTRAINED else "controls"
             by_kind.setdefault(kind, set()).add(contrast.interval)
-    intervals = [f"against {kind} {', '.join(sorted(of))}" for kind, of in by_kind.items()]
+    intervals = [f"against {kind} {', '.join(sorted(names))}" for kind, names in by_kind.items()]
     return [
         f"gain: {entry.metric}, {MEASURES[entry.measure]}, in {entry.unit}; "
         f"{DIRECTION}. Paired by seed; an arm that ended without a result "

@@ -222,7 +222,7 @@ def _seeds(one: ConfirmedSetting) -> Table:
 
 
 def _rules(plan: Plan, unit: str) -> list[str]:
-    """What was decided before anything was trained."""
+    """The plan: decided before anything was trained."""
     design = plan.design
     looks = " and ".join(map(str, design.looks)) or "every number of"
     least = design.smallest_effect

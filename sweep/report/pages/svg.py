@@ -62,8 +62,8 @@ def _as_classes(body: str, key: str) -> tuple[str, str]:
     """The same with a class for every style, and their rules."""
     names: dict[str, str] = {}
 
-    def named(found: re.Match[str]) -> str:
-        return f' class="{names.setdefault(found[1], f"s{len(names)}")}"'
+    def named(named_class: re.Match[str]) -> str:
+        return f' class="{names.setdefault(named_class[1], f"s{len(names)}")}"'
 
     body = _STYLE.sub(named, body)
     return body, "".join(f".c-{key} .{name}{{{style}}}" for style, name in names.items())

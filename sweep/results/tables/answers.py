@@ -88,7 +88,7 @@ def _page(setting: SettingView, arms: dict[str, ArmRecord]) -> str:
 
 
 def _one_line(text: str) -> str:
-    """What a model wrote, as code in a page: nothing in it is a tag, link, mention or formula."""
+    """A model's answer as inert code: none of it becomes a tag, link, mention or formula."""
     plain = " ".join(text.split())
     if not plain:
         return "(nothing)"

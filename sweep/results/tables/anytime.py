@@ -84,7 +84,7 @@ def _stops(setting: SettingView, metric: Metric) -> Iterator[Stop]:
     arms = [_mean([p.constrained for p in pairs]), _mean([p.unconstrained for p in pairs])]
     depths = {len(scores) for scores in arms if scores}
     for layers in (*range(max(depths)), AREA) if depths else ():
-        ours, plain = (_at(scores, layers) for scores in arms)
+        ours, plain = (_score_after(scores, layers) for scores in arms)
         gain = None if ours is None or plain is None else metric.gain(ours, plain)
         winner = setting.chosen.winner is not None
         yield Stop(setting.setting.name, shown.number, winner, layers, ours, plain, gain)
@@ -100,7 +100,7 @@ def _mean(records: Sequence[ArmRecord | None]) -> list[float] | None:
     return [fmean(column) for column in zip(*(row for row in rows if row), strict=True)]
 
 
-def _at(scores: Sequence[float] | None, stop: int | str) -> float | None:
+def _score_after(scores: Sequence[float] | None, stop: int | str) -> float | None:
     if not scores:
         return None
     return fmean(scores[1:]) if stop == AREA else scores[int(stop)]

@@ -6,14 +6,14 @@ column for every value that the paper reports or this sweep searched.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from search_spaces.paper import text, video
 from search_spaces.paper.published import model_of
 from search_spaces.space import SearchSpace
 from sweep.glossary import in_brief
-from sweep.render.table import NOTHING, Row, Table, number
+from sweep.render.table import NOTHING, Column, Table, rows_of, shown_of
 from sweep.results.names import model_text
 from sweep.results.summary import SettingSummary
 from sweep.results.tables.columns import config_of, seeds_text
@@ -27,11 +27,12 @@ from sweep.results.tables.paper_results import (
     own_names,
 )
 from trainables.config.arm import ArmConfig
+from trainables.plain import Json
 from trainables.primal_dual.constraints import Scales
 
-F0 = "constraint.reference_loss"
+ALPHA, F0 = "constraint.alpha", "constraint.reference_loss"
 _HEADERS = {  # field: header; the first four are the paper's
-    "constraint.alpha": "alpha",
+    ALPHA: "alpha",
     F0: "f0",
     "constraint.dual_lr": "dual lr",
     "constraint.resilience": "resilience",
@@ -53,6 +54,21 @@ class Trained:
     def block(self) -> tuple[str, str]:
         """The data set and the model."""
         return self.config.data.name, model_text(self.config.model.name, self.config.model.variant)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of the table: the values of a setting's constrained arm, or the published ones."""
+
+    data: str
+    model: str
+    variant: str
+    layers: int | None
+    train_gamma: float | None
+    setting: str | None  # None: published
+    numbers: str  # whose they are
+    marks: str
+    values: Mapping[str, Json]  # by field
 
 
 def trained_pairs(space: SearchSpace, summaries: Sequence[SettingSummary]) -> list[Trained]:
@@ -82,25 +98,35 @@ def paper_hyperparameters_table(
     own = (setting.ranges for setting in space.settings)
     searched = [*dict.fromkeys(name for ranges in (space.ranges, *own) for name in ranges)]
     fields = [*_HEADERS, *(name for name in searched if name not in _HEADERS)]
-    rows: list[Row] = []
+    lines: list[Line] = []
     for block in dict.fromkeys(one.block for one in trained):
         inside = [one for one in trained if one.block == block]
-        rows += [_row(one, fields) for one in inside]
-        rows += _published_rows(inside[0], fields) if beside_paper else []
+        lines += [_line(one, fields) for one in inside]
+        lines += _published_lines(inside[0], fields) if beside_paper else []
     called = own_names({one.setting: one.config for one in trained})
-    labels = {
-        "L": [str(row["layers"] or NOTHING) for row in rows],
-        "gamma": [number(row["train_gamma"], ".2f") for row in rows],
-        "setting": [called.get(row["setting"], "") for row in rows],
-        "numbers": [row["numbers"] for row in rows],
-    }
-    labels = {h: cells for h, cells in labels.items() if h in ("L", "gamma") or len({*cells}) > 1}
-    shown = [
-        ("data set", [row["data"] for row in rows]),
-        ("model", [model_text(row["model"], row["model_variant"]) for row in rows]),
-        *labels.items(),
-        *((header_of(name), _texts(rows, name)) for name in fields),
+    names = [called.get(line.setting or "", "") for line in lines]
+    columns: list[Column[Line]] = [
+        Column("data set", lambda line: line.data, name="data"),
+        Column("model", lambda line: model_text(line.model, line.variant), name=""),
+        Column("", lambda line: line.model, name="model"),
+        Column("", lambda line: line.variant, name="model_variant"),
+        Column("L", lambda line: line.layers, lambda layers: str(layers or NOTHING), name="layers"),
+        Column("gamma", lambda line: line.train_gamma, ".2f", name="train_gamma"),
+        Column("", lambda line: line.setting, name="setting"),
+        Column(
+            "setting" * (len({*names}) > 1),
+            lambda line: called.get(line.setting or "", ""),
+            name="",
+        ),
+        Column(
+            "numbers" * (len({line.numbers for line in lines}) > 1),
+            lambda line: line.numbers,
+            name="numbers",
+        ),
+        Column("", lambda line: line.marks or None, name="marks"),
+        *(column for field in fields for column in _value_columns(field, lines)),
     ]
+    rows, shown = rows_of(columns, lines), shown_of(columns, lines)
     notes = [
         f"L: layers; gamma: train gamma; {in_brief('alpha', 'f0')}, in the task's own unit.",
         f"searched: {', '.join(map(header_of, searched)) or 'nothing'}; {seeds_text(space)}.",
@@ -108,7 +134,7 @@ def paper_hyperparameters_table(
         *(_published_notes(trained) if beside_paper else ()),
     ]
     caption = "Hyperparameters, in the paper's arrangement"
-    texts = 2 + len(labels)
+    texts = len(shown) - len(fields)
     return Table("paper_hyperparameters", caption, rows, shown, notes, texts=texts, headed=2)
 
 
@@ -117,29 +143,32 @@ def header_of(field: str) -> str:
     return _HEADERS.get(field, column_of(field).replace("_", " "))
 
 
-def _row(one: Trained, fields: Sequence[str]) -> Row:
+def _line(one: Trained, fields: Sequence[str]) -> Line:
     config = one.config
     values = {name: config.value_of(name) if one.is_there else None for name in fields}
     values[F0] = reference_loss(config.constraint, one.scales) if one.is_there else None
-    return {
-        "data": config.data.name,
-        "model": config.model.name,
-        "model_variant": config.model.variant,
-        "layers": config.model.layers,
-        "train_gamma": config.train_gamma,
-        "setting": one.setting,
-        "numbers": HERE,
-        "marks": one.marks or None,
-        **{_COLUMNS.get(name, column_of(name)): value for name, value in values.items()},
-    }
+    return Line(
+        data=config.data.name,
+        model=config.model.name,
+        variant=config.model.variant,
+        layers=config.model.layers,
+        train_gamma=config.train_gamma,
+        setting=one.setting,
+        numbers=HERE,
+        marks=one.marks,
+        values=values,
+    )
 
 
-def _texts(rows: Sequence[Row], field: str) -> list[str]:
-    """A column; marks stand behind alpha, the value that a constraint is known by."""
-    plain = value_texts([row[_COLUMNS.get(field, column_of(field))] for row in rows])
-    if field != "constraint.alpha":
-        return plain
-    return [text + (row["marks"] or "") for text, row in zip(plain, rows, strict=True)]
+def _value_columns(field: str, lines: Sequence[Line]) -> Iterator[Column[Line]]:
+    """A field in CSV and in the short form, where marks stand behind alpha."""
+    values = [line.values[field] for line in lines]
+    texts = dict(zip(values, value_texts(values), strict=True))
+    is_marked = field == ALPHA
+    yield Column("", lambda line: line.values[field], name=_COLUMNS.get(field, column_of(field)))
+    yield Column(
+        header_of(field), lambda line: texts[line.values[field]] + line.marks * is_marked, name=""
+    )
 
 
 # --- the published values -------------------------------------------------------------------------
@@ -153,15 +182,14 @@ def _best(config: ArmConfig) -> video.BestValues | text.BestValues | None:
     return video.BEST.get(model) if config.data.name in video.DATA_SETS else None
 
 
-def _published_rows(one: Trained, fields: Sequence[str]) -> list[Row]:
+def _published_lines(one: Trained, fields: Sequence[str]) -> list[Line]:
     best = _best(one.config)
     if best is None:
         return []
-    row = {**_row(one, fields), "setting": None, "numbers": PAPER, "marks": None}
-    row |= dict.fromkeys(_COLUMNS.get(name, column_of(name)) for name in fields)
-    row |= {"layers": getattr(best, "layers", None), "alpha": best.alpha}
-    row |= {"train_gamma": getattr(best, "train_gamma", None)}
-    return [row | {_COLUMNS[F0]: best.reference_loss}]
+    values = {**dict.fromkeys(fields), ALPHA: best.alpha, F0: best.reference_loss}
+    layers, gamma = getattr(best, "layers", None), getattr(best, "train_gamma", None)
+    line = replace(_line(one, fields), setting=None, numbers=PAPER, marks="", values=values)
+    return [replace(line, layers=layers, train_gamma=gamma)]
 
 
 def _published_notes(trained: Sequence[Trained]) -> Iterator[str]:
