@@ -15,6 +15,7 @@ from sweep.glossary import TERMS
 from sweep.results.summary import SettingSummary
 from sweep.results.verdict_text import codes_text
 from sweep.study.pairs import ROUNDING
+from trainables.config.arm import ArmConfig
 from trainables.registry.lookup import facts_of
 from trainables.registry.task_facts import Metric
 
@@ -228,11 +229,13 @@ def _given(entry: SettingSummary) -> str:
     ours = entry.arm("constrained")
     if _kind(entry) not in _MISSING or ours.worst_missing_share is None:
         return ""
-    constraint = ours.config["constraint"]
-    is_bounded = constraint["reference"] == "bound_first" and ours.worst_layer == 1
+    constraint = ArmConfig.from_json(ours.config).constraint
+    if constraint is None:
+        return ""
+    is_bounded = constraint.reference == "bound_first" and ours.worst_layer == 1
     if is_bounded or ours.worst_layer == 0:  # held to f0, and asked for no descent
         return ""
-    alpha = constraint["alpha"]
+    alpha = constraint.alpha
     gives = alpha * (1 - ours.worst_missing_share)
     does = f"{'removes' if gives >= 0 else 'adds'} {_percent(abs(gives))}"
     return f"; alpha asks it to remove {_percent(alpha)} of the loss before it, and it {does}"
@@ -297,9 +300,9 @@ def next_step(entries: Sequence[SettingSummary]) -> Step | None:
     kinds = [_untrained(entry, metric) or _kind(entry) for entry in judged]
     ((kind, _),) = Counter(kinds).most_common(1)
     alike = [entry for entry, other in zip(judged, kinds, strict=True) if other == kind]
-    configs = [entry.constrained.config for entry in alike if entry.constrained]
-    alpha = f"{min((c['constraint']['alpha'] for c in configs), default=0.0):.4g}"
-    steps = 2 * max((c["steps"] for c in configs), default=0)
+    runs = [ArmConfig.from_json(one.constrained.config) for one in alike if one.constrained]
+    alpha = f"{min((run.constraint.alpha for run in runs if run.constraint), default=0.0):.4g}"
+    steps = 2 * max((run.steps for run in runs), default=0)
     longer = f"`sweep run SPACE --name NEW --set steps={steps}`"
     more = 2 * max(entry.proposals.wanted for entry in entries)
     return {
