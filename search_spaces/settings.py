@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, cast
 
 from search_spaces.ranges import Range, is_finite, is_whole, range_from_json, range_to_json
-from trainables.config.arm import RENAMED, field_of
+from trainables.config.arm import field_of
 from trainables.config.fields import NamedFields, Untyped, check_ruled
 from trainables.errors import InvalidValue, require
 from trainables.plain import Json
@@ -76,7 +76,7 @@ class Setting(NamedFields):
             points = {point["name"]: dict(point["fields"]) for point in points}
         return cls(
             plain["name"],
-            {RENAMED.get(name, name): value for name, value in plain["fields"].items()},
+            dict(plain["fields"]),
             plain.get("n_proposals"),
             ranges_from_json(plain),
             plain.get("least_descent", 0.0),

@@ -34,7 +34,7 @@ from search_spaces.settings import (
     require_ranges,
 )
 from search_spaces.settings import Setting as Setting
-from trainables.config.arm import ArmConfig, ConstraintConfig, field_of
+from trainables.config.arm import ArmConfig, ConstraintConfig, field_of, renamed
 from trainables.config.constraint import TOLERANCE
 from trainables.config.fields import NamedFields, Untyped, at_least, check_ruled
 from trainables.errors import InvalidValue, UnknownName, require
@@ -432,6 +432,7 @@ class SearchSpace(NamedFields):
             raise InvalidValue(
                 f"a search space needs {', '.join(missing)}; got {', '.join(plain) or 'nothing'}."
             )
+        plain = renamed(plain)
         values = dict(plain)
         values["base"] = ArmConfig.from_json(plain["base"])
         values["settings"] = tuple(map(Setting.from_json, plain["settings"]))

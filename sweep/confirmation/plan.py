@@ -20,7 +20,7 @@ from sweep.results.aggregates import ARMS
 from sweep.statistics.design import Design
 from sweep.study.advice import note
 from sweep.study.definition import folder, sweep_names
-from trainables.config.arm import ArmConfig
+from trainables.config.arm import FIRST_NAMES, ArmConfig, renamed
 from trainables.errors import UnreadableObject
 from trainables.plain import Json, with_names
 from trainables.records.objects import ObjectStore
@@ -92,7 +92,7 @@ class Plan:
     @classmethod
     def from_json(cls, plain: Mapping[str, Json]) -> Self:
         """The plan that ``to_json`` wrote."""
-        plain = with_names(plain, {_FIRST_MEAN: MEAN})
+        plain = with_names(renamed(plain), {_FIRST_MEAN: MEAN})
         values = dict(plain)
         if values["measure"] == _FIRST_MEAN:
             values["measure"] = MEAN
@@ -119,7 +119,7 @@ class Plan:
     @property
     def digest(self) -> str:
         """12 hex digits that name it: a hash of everything in it."""
-        plain = with_names(self.to_json(), {MEAN: _FIRST_MEAN})
+        plain = with_names(self.to_json(), {**FIRST_NAMES, MEAN: _FIRST_MEAN})
         if self.measure == MEAN:
             plain["measure"] = _FIRST_MEAN
         text = json.dumps(plain, sort_keys=True)

@@ -244,7 +244,10 @@ def _named_by(objects: ObjectStore, definition: Definition) -> Iterator[tuple[in
             continue
         try:
             condition = space.setting(setting)
-            configs = [space.run(condition, one["point"], seed=seed) for seed in space.search_seeds]
+            configs = [
+                space.run(condition, arm.renamed(one["point"]), seed=seed)
+                for seed in space.search_seeds
+            ]
         except (SweepError, LookupError, TypeError):  # no verdict that this version reads
             continue
         versions = (

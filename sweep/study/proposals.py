@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass, fields
 
 from sweep.study.definition import folder
 from sweep.study.pairs import Hindrance, ProposalResult
+from trainables.config.arm import renamed
 from trainables.plain import Json, finite
 from trainables.records.arm_record import ArmRecord, Outcome, Status
 from trainables.records.objects import ObjectStore
@@ -200,8 +201,7 @@ def put_proposal(
 ) -> Point:
     """Store the point and return the stored one: a point that is there already is the proposal."""
     content = json.dumps(point, sort_keys=True, allow_nan=False).encode()
-    stored: Point = json.loads(objects.put_once(_name(sweep, setting, number), content))
-    return stored
+    return renamed(json.loads(objects.put_once(_name(sweep, setting, number), content)))
 
 
 def put_judged(
@@ -298,7 +298,7 @@ def all_proposals(
         for number in sorted(int(stem) for stem in files if stem.isdigit())
     ]
     open_ = [(s, number) for s, number in numbers if number not in judged.get(s, {})]
-    points = at_once(lambda key: objects.get_value(_name(sweep, *key), dict[str, Json]), open_)
+    points = at_once(lambda key: objects.get_value(_name(sweep, *key), renamed), open_)
     read = {key: point for key, point in zip(open_, points, strict=True) if point is not None}
     proposals: dict[str, list[StoredProposal]] = {setting: [] for setting in names}
     for setting, number in numbers:
@@ -313,7 +313,7 @@ def _judged(objects: ObjectStore, sweep: str, setting: str) -> dict[int, StoredP
     def parse(plain: Mapping[str, Json]) -> dict[int, StoredProposal]:
         return {
             int(n): StoredProposal(
-                int(n), one["point"], ProposalOutcome.from_json(int(n), one["outcome"])
+                int(n), renamed(one["point"]), ProposalOutcome.from_json(int(n), one["outcome"])
             )
             for n, one in plain.items()
         }

@@ -17,7 +17,6 @@ from trainables.config import arm as config_module
 from trainables.config.arm import (
     FIRST_NAMES,
     MENDED,
-    RENAMED,
     ArmConfig,
     ConstraintConfig,
     DataConfig,
@@ -191,7 +190,8 @@ def test_renamed_fields_are_read_from_files_keep_signatures_and_are_refused_by_h
     assert {"warmup_share", "decay_share"} <= stored.keys()
     assert "dev_share" in stored["data"]
     assert ArmConfig.from_json(stored) == config
-    for first, name in RENAMED.items():
+    for name in named:
+        first = FIRST_NAMES[name]
         with pytest.raises(InvalidValue, match=f"field '{first}': it is called {name} now"):
             config.with_fields({first: 0.3})
 

@@ -13,7 +13,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from trainables.config.constraint import REMOVED
 from trainables.config.constraint import ConstraintConfig as ConstraintConfig
@@ -39,6 +39,16 @@ MENDED = {
     "split_of_all_items": "split_by_seed drew dev from max_items, not from all items",
 }
 
+# Fields by the names that stored files may have. Hashes are taken of these, so that signatures and
+# digests outlive a renaming.
+RENAMED = {
+    "warmup_share": "warmup_fraction",
+    "decay_share": "decay_fraction",
+    "dev_share": "dev_fraction",
+    "data.dev_share": "data.dev_fraction",
+}
+FIRST_NAMES = {name: first for first, name in RENAMED.items()}
+
 
 Shift = Literal[
     "blur", "salt_and_pepper", "frame_drop", "brightness", "token_drop", "token_swap", "typos"
@@ -48,8 +58,6 @@ Shift = Literal[
 @dataclass(frozen=True, kw_only=True)
 class ArmConfig(Section):
     """One arm. ``constraint=None`` is the unconstrained arm: the same run in everything else."""
-
-    RENAMED: ClassVar = {"warmup_share": "warmup_fraction", "decay_share": "decay_fraction"}
 
     task: str = "video_denoising"  # one of registry/built_in.py, or a plug-in's
     # ^ sequences of co-located patches; or whole frames, one by one (vit); or texts with labels
@@ -324,6 +332,11 @@ class ArmConfig(Section):
                 model["pooling"] = None
         return replace(self, **changed)
 
+    @classmethod
+    def from_json(cls, values: Mapping[str, Json]) -> ArmConfig:
+        """Build from plain values, whose fields may have earlier names."""
+        return super().from_json(renamed(values))
+
     def value_of(self, name: str) -> Json:
         """The field with this dotted name; None inside a section that is None."""
         value: Json = self
@@ -369,16 +382,6 @@ class ArmConfig(Section):
         return faults
 
 
-# Dotted names of fields as earlier versions had them, and as they are now.
-RENAMED = ArmConfig.RENAMED | {
-    f"data.{first}": f"data.{name}" for first, name in DataConfig.RENAMED.items()
-}
-# Hashes are taken of these, so that signatures and digests outlive a renaming.
-FIRST_NAMES = {
-    name: first for names in (RENAMED, DataConfig.RENAMED) for first, name in names.items()
-}
-
-
 def _named_gamma(gamma: float) -> float:
     """The two decimals that a gamma is but for rounding, or the gamma itself; 0 has no sign.
 
@@ -397,6 +400,11 @@ def default_constraint(task: str) -> ConstraintConfig:
     if facts_of(task).has_identity:
         return ConstraintConfig()
     return ConstraintConfig(reference="virtual_layer0", reference_unit="constant")
+
+
+def renamed(plain: Mapping[str, Json]) -> dict[str, Json]:
+    """Plain values of a stored file, with its fields by the names that they have now."""
+    return dict(with_names(plain, RENAMED))
 
 
 @functools.cache
@@ -418,7 +426,7 @@ def field_of(name: str) -> str:
         RemovedOption: it was one.
     """
     if name not in field_names():
-        if name in RENAMED:
+        if RENAMED.get(name) in field_names():
             raise RemovedOption(f"unknown field {name!r}: it is called {RENAMED[name]} now.")
         if name.removeprefix("constraint.") in REMOVED:
             raise RemovedOption(f"unknown field {name!r}: the option was removed.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from trainables.config.fields import Positive, Rule, Section, at_least
 
@@ -15,8 +15,6 @@ class DataConfig(Section):
     A task reads its own part of these fields (its facts' ``data``); the others must keep their
     defaults.
     """
-
-    RENAMED: ClassVar = {"dev_share": "dev_fraction"}
 
     name: str = "photographs"  # a data set of registry/built_in.py, or a plug-in's
     folder: str | None = None  # where its files lie; a place, not part of the signature

@@ -15,7 +15,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, cast
+from typing import Annotated, Any, Literal, Self, TypeVar, cast
 
 from trainables.errors import InvalidValue, UnknownName, require
 from trainables.plain import Json
@@ -68,8 +68,6 @@ class NamedFields:
 class Section(NamedFields):
     """JSON round trip and validation shared by the config dataclasses."""
 
-    RENAMED: ClassVar[Mapping[str, str]] = {}  # fields by the names that stored files may have
-
     def __post_init__(self) -> None:
         """Check every field's type and range; each message names the field and what is allowed."""
         for name, check in _checks(type(self)).items():  # type: ignore[arg-type]  # a class hashes
@@ -106,7 +104,7 @@ class Section(NamedFields):
     @classmethod
     def from_json(cls, values: Mapping[str, Json]) -> Self:
         """Build from plain values; unknown fields and wrong values are errors."""
-        return cls(**{cls.RENAMED.get(name, name): value for name, value in values.items()})
+        return cls(**values)
 
 
 def check_ruled(holder: Any, label: Callable[[str], str] = str) -> None:

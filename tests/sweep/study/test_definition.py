@@ -18,11 +18,14 @@ from sweep.study.definition import (
     put_definition,
     put_extension,
 )
+from sweep.study.proposals import put_proposal
 from sweep.study.registration import registered
 from sweep.study.requirements import folder_of, with_folder, with_folders_of
 from tests.support.proposals import stored_proposals
 from tests.support.sweeps import FEASIBLE, SPACE, store_sweep
+from trainables.config.arm import FIRST_NAMES
 from trainables.errors import InvalidValue, StoreError
+from trainables.plain import with_names
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
@@ -145,3 +148,32 @@ def test_an_extension_never_replaces_another(
     grown = load_definition(objects, "tiny").space
     assert (grown.n_proposals, grown.search_seeds) == (5, (0, 1, 2))
     assert len([n for n in objects.names("sweeps/tiny") if n.startswith("extension")]) == 2
+
+
+def test_a_sweep_whose_files_have_fields_under_their_first_names_is_read(
+    objects: ObjectStore,
+) -> None:
+    listed = replace(SPACE.settings[0], points={"late": {"decay_fraction": 0.1}})
+    base = SPACE.base.with_fields({"warmup_fraction": 0.1})
+    space = replace(SPACE, base=base, settings=(listed, *SPACE.settings[1:]))
+    definition = store_sweep(objects, {SETTING: [FEASIBLE]}, space=space)
+    put_proposal(objects, definition.name, SETTING, 1, {"decay_fraction": 0.1})
+    signatures = objects.names("arms")
+
+    def everything() -> tuple[object, ...]:
+        proposals = stored_proposals(objects, definition.name, SETTING)
+        assert proposals[0].outcome is not None
+        records = [ArmStore(objects).record(signature) for signature in signatures]
+        return load_definition(objects, definition.name), proposals, records
+
+    now = everything()
+    for path in objects.tree(""):
+        if path.endswith(".json"):
+            earlier = with_names(objects.get_json(path), FIRST_NAMES)
+            objects.delete(path)
+            objects.put_json(path, earlier)
+    stored = objects.get_json(f"{folder(definition.name)}/definition.json")
+    assert stored["space"]["settings"][0]["points"][0]["fields"] == {"decay_share": 0.1}
+    assert everything() == now
+    assert isinstance(now[1], list)
+    assert now[1][1].point == {"decay_fraction": 0.1}
