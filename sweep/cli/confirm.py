@@ -24,10 +24,11 @@ from sweep.cli.options import (
     named_here,
     only_option,
     print_json,
+    renamed_option,
 )
+from sweep.cli.replications import Replications, confirm_replications, refuse_beside_replications
 from sweep.cli.running import train
 from sweep.cli.spaces import estimated, print_estimate
-from sweep.cli.studies import Studies, confirm_studies, refuse_beside_studies
 from sweep.cluster import ask
 from sweep.cluster.submission import Submission
 from sweep.confirmation.chosen import (
@@ -47,7 +48,7 @@ from sweep.confirmation.plan import (
     load_plan,
     planned_seeds,
     put_plan,
-    studies_name,
+    replications_name,
 )
 from sweep.executors.executor import Executor
 from sweep.render.terminal import Paragraph, table
@@ -95,12 +96,13 @@ _PLANNING = (
     help="Fresh seeds, at most.",
 )
 @click.option(
-    "--studies",
+    "--replications",
     type=int,
     metavar="K",
     help="Repeat the tuning of both arms K times in independent searches, and test the K tuned "
     "winners on one fresh seed each.",
 )
+@renamed_option("--studies", "--replications")
 @click.option(
     "--rule",
     type=click.Choice(get_args(Rule)),
@@ -133,7 +135,7 @@ _PLANNING = (
     "--name",
     "called",
     metavar="NAME",
-    help="Name of the confirmation. Default: NAME.confirmation, or NAME.studies.",
+    help="Name of the confirmation. Default: NAME.confirmation, or NAME.replications.",
 )
 @click.option(
     "--dry-run", is_flag=True, help="Print the plan, its power and its cost, and train nothing."
@@ -150,7 +152,7 @@ def confirm(
     proposals: Sequence[str],
     controls: str,
     seeds: int,
-    studies: int | None,
+    replications: int | None,
     rule: str,
     until_decided: bool,
     error: float,
@@ -171,17 +173,17 @@ def confirm(
     Given again, the verb continues, and shows the table. `sweep best NAME.confirmation` shows it
     alone, `sweep export` writes it.
     """
-    if studies is not None:
-        refuse_beside_studies(name, studies, proposals, controls, budget)
+    if replications is not None:
+        refuse_beside_replications(name, replications, proposals, controls, budget)
         wanted = Wanted(
-            name=studies_name((called or name).removesuffix(".studies")),
-            design=partial(Design.planned, seeds=studies, rule=cast(Rule, rule), error=error),
+            name=replications_name((called or name).removesuffix(".replications")),
+            design=partial(Design.planned, seeds=replications, rule=cast(Rule, rule), error=error),
             patterns=patterns,
-            seeds=studies,
+            seeds=replications,
             until_decided=until_decided,
         )
-        asked = Studies(name, wanted, smallest_effect, at, executor, accept_code, notify)
-        confirm_studies(asked, dry_run=dry_run, as_json=as_json)
+        asked = Replications(name, wanted, smallest_effect, at, executor, accept_code, notify)
+        confirm_replications(asked, dry_run=dry_run, as_json=as_json)
         return
     own = called or confirmation_name(name)
     if at.address is not None:

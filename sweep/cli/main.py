@@ -82,7 +82,7 @@ VERBS = {
 
 
 class _Verbs(click.Group):
-    """Verbs in the order of a study, with our errors reported without a traceback."""
+    """Verbs in the order of a replication, with our errors reported without a traceback."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """``sweep help VERB`` is ``sweep VERB --help``."""

@@ -249,3 +249,13 @@ def tell_that_it_is_here(instead: str) -> None:
 def console() -> Console:
     """Standard output for people: as wide as the terminal; in a pipe 80 columns, no colour."""
     return Console(file=sys.stdout, highlight=False, soft_wrap=False)
+
+
+def renamed_option(first: str, name: str) -> Callable[[Verb], Verb]:
+    """An option by an earlier name, hidden and refused: the message has its present name."""
+
+    def refuse(context: click.Context, _: click.Parameter, value: str | None) -> None:
+        if value is not None:
+            raise click.UsageError(f"{first} is called {name} now.", context)
+
+    return click.option(first, hidden=True, expose_value=False, callback=refuse)

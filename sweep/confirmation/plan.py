@@ -1,7 +1,7 @@
-"""Plan of a confirmation, or of studies: stored before anything trains.
+"""Plan of a confirmation, or of replications: stored before anything trains.
 
     sweeps/NAME/plan.json      beside the definition of the confirmation NAME; the first one counts
-    sweeps/NAME.studies/studies.json      of the studies of a search NAME, which are sweeps beside
+    sweeps/NAME.replications/replications.json    of the replications of a search NAME
 
 Its digest stands below every table, and so does whatever departs from it.
 """
@@ -42,7 +42,8 @@ _FIRST_MEAN = "ood_mean"  # its name in plans of earlier versions, whose digests
 SEEDS = 10  # of a confirmation, unless another number is asked for
 FIRST_STAGE = 3  # seeds before the first look of a plan that may look at any time
 FIRST_SEED = 1000  # of confirmations; seeds of the search are passed over
-_STUDIES = ".studies"
+_REPLICATIONS = ".replications"
+_STUDIES = ".studies"  # the same in stores of earlier versions, whose sweeps are .study-N
 P = TypeVar("P", bound="Plan")
 
 
@@ -127,16 +128,16 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class StudiesPlan(Plan):
-    """The same of studies: each tunes both sides anew, and its winners meet on one fresh seed.
+class ReplicationsPlan(Plan):
+    """The plan of replications: each tunes both sides anew and compares the winners.
 
-    The unit is the study: ``seeds`` has the fresh seed of each, in the order that they count in.
-    ``settings`` is empty, since no study has chosen yet; ``design`` names them.
+    The unit is the replication: ``seeds`` has the fresh seed of each, in the order that they count.
+    ``settings`` is empty, since no replication has chosen yet; ``design`` names them.
     """
 
-    FILE: ClassVar[str] = "studies.json"
+    FILE: ClassVar[str] = "replications.json"
     n_proposals: int = 0  # tries of each side in a setting; some settings ask for fewer
-    search_seeds: tuple[tuple[int, ...], ...] = ()  # of each study; no two share one
+    search_seeds: tuple[tuple[int, ...], ...] = ()  # of each replication; no two share one
     sampler_seeds: tuple[int, ...] = ()
     no_winner: str = "constrained: plain's own network; plain: constant prediction"
 
@@ -149,12 +150,17 @@ class StudiesPlan(Plan):
 
     @property
     def count(self) -> int:
-        """How many studies there are at most."""
+        """How many replications there are at most."""
         return len(self.seeds)
 
-    def study(self, number: int) -> str:
-        """The name of the search that study 1, 2, ... runs; those of its other sweeps begin so."""
-        return f"{self.name.removesuffix(_STUDIES)}.study-{number}"
+    @property
+    def kind(self) -> str:
+        """The word for one of them in names and summaries, which what is trained is hashed with."""
+        return "study" if self.name.endswith(_STUDIES) else "replication"
+
+    def replication(self, number: int) -> str:
+        """The name of the search of replication 1, 2, ..., with which its other sweeps' begin."""
+        return f"{self.name.rpartition('.')[0]}.{self.kind}-{number}"
 
 
 def family_of(config: ArmConfig) -> str:
@@ -196,16 +202,17 @@ def load_plan(objects: ObjectStore, name: str) -> Plan | None:
 
 
 def planned_seeds(objects: ObjectStore, search: str, *, but: str) -> set[int]:
-    """The fresh seeds of all confirmations and studies of a search but those of this name.
+    """The fresh seeds of all confirmations and replications of a search but those of this name.
 
     A plan that cannot be read takes none, which is told: nothing else can be shown of it, either.
     """
     plans = [_told(load_plan, objects, name) for name in sweep_names(objects) if name != but]
-    names = [name for name in objects.names("sweeps") if name.endswith(_STUDIES) and name != but]
-    plans += [_told(load_studies, objects, name) for name in names]
+    kinds = (_REPLICATIONS, _STUDIES)
+    names = [name for name in objects.names("sweeps") if name.endswith(kinds) and name != but]
+    plans += [_told(load_replications, objects, name) for name in names]
     of_search = [plan for plan in plans if plan is not None and plan.search == search]
-    studies = [plan for plan in of_search if isinstance(plan, StudiesPlan)]
-    searched = (seed for plan in studies for seeds in plan.search_seeds for seed in seeds)
+    replications = [plan for plan in of_search if isinstance(plan, ReplicationsPlan)]
+    searched = (seed for plan in replications for seeds in plan.search_seeds for seed in seeds)
     return {*searched, *(seed for plan in of_search for seed in plan.seeds)}
 
 
@@ -220,20 +227,23 @@ def _told(
         return None
 
 
-def studies_name(search: str) -> str:
-    """How the first studies of a search are called, all of them together."""
-    return f"{search}{_STUDIES}"
+def replications_name(search: str) -> str:
+    """How the first replications of a search are called, all of them together."""
+    return f"{search}{_REPLICATIONS}"
 
 
-def load_studies(objects: ObjectStore, name: str) -> StudiesPlan | None:
-    """The plan of studies; None where there is none."""
-    return objects.get_value(f"{folder(name)}/{StudiesPlan.FILE}", StudiesPlan.from_json)
+def load_replications(objects: ObjectStore, name: str) -> ReplicationsPlan | None:
+    """The plan of replications, or the one that an earlier version stored; None without any."""
+    earlier = f"{name.removesuffix(_REPLICATIONS).removesuffix(_STUDIES)}{_STUDIES}"
+    return objects.get_value(
+        f"{folder(name)}/{ReplicationsPlan.FILE}", ReplicationsPlan.from_json
+    ) or objects.get_value(f"{folder(earlier)}/studies.json", ReplicationsPlan.from_json)
 
 
-def studies_of(objects: ObjectStore, confirmation: str) -> StudiesPlan | None:
-    """The plan of the studies that a confirmation belongs to; None: it belongs to none."""
-    found = re.fullmatch(r"(.+)\.study-(\d+)\.confirmation", confirmation)
-    plan = found and load_studies(objects, studies_name(found[1]))
+def replications_of(objects: ObjectStore, confirmation: str) -> ReplicationsPlan | None:
+    """The plan of the replications that a confirmation belongs to; None: it belongs to none."""
+    found = re.fullmatch(r"(.+)\.(?:replication|study)-(\d+)\.confirmation", confirmation)
+    plan = found and load_replications(objects, replications_name(found[1]))
     return plan if found and plan and 0 < int(found[2]) <= plan.count else None
 
 
@@ -243,7 +253,11 @@ def _differences(there: Plan, given: Plan) -> Iterator[str]:
         ours, theirs = (of(plan) for plan in (given, there))
         if ours != theirs:
             told = True
-            key = "--studies" if key == "--seeds" and isinstance(given, StudiesPlan) else key
+            key = (
+                "--replications"
+                if key == "--seeds" and isinstance(given, ReplicationsPlan)
+                else key
+            )
             yield f"{key}: planned {theirs}, asked for {ours}"
     planned = {one.name: one for one in there.settings}
     for one in given.settings:
@@ -271,5 +285,5 @@ _ASKED: Mapping[str, Callable[[Plan], str]] = {
     "--error": lambda plan: f"{plan.design.error:g}",
     "--smallest-effect": lambda plan: str(plan.design.smallest_effect),
     "--until-decided": lambda plan: "yes" if plan.until_decided else "no",
-    "proposals of a study": lambda plan: f"{getattr(plan, 'n_proposals', 0)}",
+    "proposals of a replication": lambda plan: f"{getattr(plan, 'n_proposals', 0)}",
 }

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 
-from sweep.confirmation.plan import Plan, family_of, load_plan, studies_of
+from sweep.confirmation.plan import Plan, family_of, load_plan, replications_of
 from sweep.study.definition import Definition, definition_of_any_version, sweep_names
 from trainables.errors import SweepError
 from trainables.plain import Json
@@ -53,10 +53,10 @@ class Reading:
 def other_readings(objects: ObjectStore, definition: Definition) -> list[Reading]:
     """What else reads or has read a test split of this confirmation, for the same network.
 
-    All studies of one plan are one reading, which that plan says before the first.
+    All replications of one plan are one reading, which that plan says before the first.
     """
-    ours, studies = set(_tests(definition)), studies_of(objects, definition.name)
-    own = definition.name if studies is None else studies.name
+    ours, replications = set(_tests(definition)), replications_of(objects, definition.name)
+    own = definition.name if replications is None else replications.name
     there: dict[str, Reading] = {}
     for name in sweep_names(objects):
         reading = _reading(objects, name)
@@ -105,13 +105,13 @@ def _left(objects: ObjectStore) -> Iterator[Reading]:
 def _reading(objects: ObjectStore, name: str, *, alone: bool = False) -> Reading | None:
     """That of a stored confirmation; None of any other sweep, and of what cannot be read.
 
-    Of one of several studies that of all, unless it is meant ``alone``.
+    Of one of several replications that of all, unless it is meant ``alone``.
     """
     try:
         plan = load_plan(objects, name)
         if plan is None:
             return None
-        of: Plan = plan if alone else studies_of(objects, name) or plan
+        of: Plan = plan if alone else replications_of(objects, name) or plan
         tests = _tests(definition_of_any_version(objects, name))
         return Reading(of.name, of.search, of.digest, tests)
     except SweepError:

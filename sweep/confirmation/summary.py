@@ -187,13 +187,13 @@ class ConfirmationSummary(Plain):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StudiedFamily(Family):
-    """A line of the table of decisions whose unit is the study: ``seeds`` counts studies."""
+class ReplicatedFamily(Family):
+    """A line of the table of decisions; ``seeds`` counts replications."""
 
     def to_json(self) -> dict[str, Json]:
         """Plain values; what is counted has the name of the unit."""
         plain = Plain.to_json(self)
-        return {"studies" if name == "seeds" else name: value for name, value in plain.items()}
+        return {"replications" if name == "seeds" else name: value for name, value in plain.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,47 +205,47 @@ class CertifiedWinners(Plain):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StudiedSetting(StudiedFamily):
-    """One setting over the studies that it counts."""
+class ReplicatedSetting(ReplicatedFamily):
+    """One setting over the replications that it counts."""
 
     units: OverUnits | None
     no_winner: Mapping[str, int]  # by the kind whose search found none
     counted_as_constant: Mapping[str, int]  # by kind
     certified: CertifiedWinners
-    per_study: Mapping[str, float | None]
+    per_replication: Mapping[str, float | None]
 
     def to_json(self) -> dict[str, Json]:
         """Plain values; the setting's name comes first."""
-        return {"setting": self.name, **StudiedFamily.to_json(self)}
+        return {"setting": self.name, **ReplicatedFamily.to_json(self)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StudyCounts(Plain):
-    """Studies that are planned and whole, and what each is given."""
+class ReplicationCounts(Plain):
+    """Counts of replications, planned and complete, and what each is given."""
 
     planned: int
-    whole: int
+    complete: int
     n_proposals: int
     seeds: Sequence[int]
     search_seeds: Sequence[Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StudiesSummary(Plain):
-    """Studies of a search as far as they are (docs/schemas/studied.json)."""
+class ReplicationsSummary(Plain):
+    """Replications of a search as far as they are (docs/schemas/replicated.json)."""
 
     name: str
     search: str
     plan: str  # digest
     question: Question = "tuned"
-    unit_of_statistics: Literal["study"] = "study"
+    unit_of_statistics: Literal["replication"] = "replication"
     measure: Measure
     metric: str
     unit: str
     design: Design
     worst_score: str
     no_winner: str
-    studies: StudyCounts
-    families: Sequence[StudiedFamily]
-    settings: Sequence[StudiedSetting]
+    replications: ReplicationCounts
+    families: Sequence[ReplicatedFamily]
+    settings: Sequence[ReplicatedSetting]
     deviations: Sequence[str]

@@ -26,7 +26,7 @@ from sweep.statistics.row import Estimate
 from sweep.study import advice
 from trainables.primal_dual.certificate import LEAST_UNITS, counted
 
-FEW = 10  # seeds or studies, below which a claim has the p of sign flips beside it
+FEW = 10  # seeds or replications, below which a claim has the p of sign flips beside it
 
 
 def sentences(entry: ConfirmationSummary) -> list[str]:

@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from search_spaces import catalog
-from sweep.confirmation.plan import load_studies, studies_name
+from sweep.confirmation.plan import load_replications, replications_name
 from sweep.confirmation.summary import ConfirmationSummary
 from sweep.report import hover
 from sweep.report.figures import FIGURES, draw, drawing_of
@@ -369,10 +369,10 @@ def _commands(
         following[step.text] = of.say(verb, of.name, *options) if verb else ""
     for one in of.confirmed:
         following[f"The report of {one.name}."] = of.say("report", one.name)
-    studies = load_studies(of.objects, studies_name(of.name))
-    if studies is not None:
-        following["What its studies came to."] = of.say(
-            "confirm", of.name, "--studies", str(studies.count)
+    replications = load_replications(of.objects, replications_name(of.name))
+    if replications is not None:
+        following["What its replications came to."] = of.say(
+            "confirm", of.name, "--replications", str(replications.count)
         )
     export = of.say("export", of.name, "--out", "results")
     pairs = {

@@ -23,7 +23,11 @@ def name_of(words: Sequence[str], value: Any) -> str:
     """The schema of what this command line prints."""
     verb = words[0]
     if verb == "confirm":
-        kinds = ("studied", "studies_plan") if "--studies" in words else ("confirmed", "plan")
+        kinds = (
+            ("replicated", "replications_plan")
+            if "--replications" in words
+            else ("confirmed", "plan")
+        )
         return kinds["--dry-run" in words]
     if verb == "spaces":
         return "spaces" if isinstance(value, list) else "space"

@@ -116,8 +116,8 @@ def test_it_keeps_to_a_budget_and_goes_on_where_it_ended(mine: str) -> None:
     assert len(ObjectStore(mine).names("arms")) == 2 + 3
     out = " ".join(sweep("confirm", "mine", "--storage", mine, "--where", "inline").stdout.split())
     assert "2 of 2 planned seeds count" in out
-    said = refused("confirm", "mine", "--studies", "3", "--storage", mine, "--max-arms", "3")
-    assert "--studies trains many sweeps, got --max-arms 3" in said
+    said = refused("confirm", "mine", "--replications", "3", "--storage", mine, "--max-arms", "3")
+    assert "--replications trains many sweeps, got --max-arms 3" in said
 
 
 def test_beside_arms_of_other_code_it_goes_on_where_that_is_accepted(confirmed: str) -> None:

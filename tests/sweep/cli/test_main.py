@@ -38,9 +38,11 @@ def test_verbs_and_options_are_those_that_were_reviewed(
 
 
 def test_the_verbs_are_those_of_the_design() -> None:
-    study = "spaces run submit status logs stop resume list best reproduce confirm export report"
+    replication = (
+        "spaces run submit status logs stop resume list best reproduce confirm export report"
+    )
     around = "ui sync register answers rm doctor completion"
-    assert set(VERBS) == {*study.split(), *around.split()}
+    assert set(VERBS) == {*replication.split(), *around.split()}
 
 
 def test_a_mistyped_verb_is_refused_with_what_was_meant() -> None:

@@ -36,7 +36,7 @@ VERBS = (
     ("answers", "tiny", "--out", "out"),
     ("confirm", "tiny"),
     ("confirm", "tiny", "--dry-run"),
-    ("confirm", "tiny", "--studies", "2"),
+    ("confirm", "tiny", "--replications", "2"),
     ("reproduce", "tiny", FIRST),
     ("resume", "tiny"),
     ("resume", "tiny", "--proposals", "9"),

@@ -341,9 +341,9 @@ def test_who_asks_nothing_stops_nobody_and_does_not_stay(tmp_path: Path) -> None
 
 
 def test_a_sweep_may_be_called_as_readers_are() -> None:
-    fields = {"submission_id": f"{READER}study-1", "status": "RUNNING"}
+    fields = {"submission_id": f"{READER}replication-1", "status": "RUNNING"}
     assert Job.from_details(fields).is_reader
-    assert not Job.from_details(fields | {"metadata": {"sweep": f"{READER}study"}}).is_reader
+    assert not Job.from_details(fields | {"metadata": {"sweep": f"{READER}replication"}}).is_reader
 
 
 @pytest.mark.parametrize("quote", ["", "'", '"'])

@@ -10,7 +10,7 @@ import pytest
 from sweep.confirmation.plan import (
     Plan,
     PlannedSetting,
-    StudiesPlan,
+    ReplicationsPlan,
     load_plan,
     planned_seeds,
     put_plan,
@@ -93,20 +93,22 @@ def test_a_plan_that_cannot_be_read_takes_no_seeds_and_is_told(
     objects.put("sweeps/other.confirmation/plan.json", b"{}")
     assert planned_seeds(objects, "mine", but="again") == set(plan().seeds)
     assert "the seeds of other.confirmation may be taken again" in capsys.readouterr().err
-    objects.put("sweeps/other.studies/studies.json", b"{}")
+    objects.put("sweeps/other.replications/replications.json", b"{}")
     assert planned_seeds(objects, "mine", but="again") == set(plan().seeds)
-    assert "the seeds of other.studies may be taken again" in capsys.readouterr().err
+    assert "the seeds of other.replications may be taken again" in capsys.readouterr().err
 
 
-def test_the_seeds_of_studies_by_any_name_are_taken(objects: ObjectStore) -> None:
-    studies = StudiesPlan(
-        **{**vars(plan()), "name": "again.studies", "seeds": (1000, 1001)},
+def test_the_seeds_of_replications_by_any_name_are_taken(objects: ObjectStore) -> None:
+    replications = ReplicationsPlan(
+        **{**vars(plan()), "name": "again.replications", "seeds": (1000, 1001)},
         search_seeds=((2000,), (2001,)),
     )
-    put_plan(objects, studies)
-    put_plan(objects, replace(studies, name="others.studies", search="others", seeds=(7, 8)))
-    assert planned_seeds(objects, "mine", but="mine.studies") == {1000, 1001, 2000, 2001}
-    assert planned_seeds(objects, "mine", but="again.studies") == set()
+    put_plan(objects, replications)
+    put_plan(
+        objects, replace(replications, name="others.replications", search="others", seeds=(7, 8))
+    )
+    assert planned_seeds(objects, "mine", but="mine.replications") == {1000, 1001, 2000, 2001}
+    assert planned_seeds(objects, "mine", but="again.replications") == set()
 
 
 def stages(of: Plan) -> list[int]:

@@ -315,10 +315,10 @@ def test_an_arm_below_the_constant_prediction_counts_for_more_than_its_units(
     assert found.units.mean == pytest.approx(found.mean, rel=1e-6)
 
 
-def test_a_study_without_a_winner_counts_as_no_difference_over_units_too(
+def test_a_replication_without_a_winner_counts_as_no_difference_over_units_too(
     objects: ObjectStore,
 ) -> None:
-    """Studies leave the arms of a seed out where its search found none: both train plainly."""
+    """Replications leave the arms of a seed out where its search found none: both train plainly."""
     put = by_losses(12)[1]
     entry, plan, definition = shown(objects, put, 5)
     arms = read_arms(ArmStore(objects).record, definition, plan)[0]

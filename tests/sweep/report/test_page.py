@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 from search_spaces.space import Choice, Setting
-from sweep.confirmation.studies import plan_of_studies
+from sweep.confirmation.replications import plan_of_replications
 from sweep.glossary import TERMS
 from sweep.render.table import NOTHING
 from sweep.report import report as reports
@@ -404,22 +404,24 @@ def test_the_verb_says_where_the_page_is_and_replaces_one_that_is_there(
         said = sweep("report", "tiny", "--page", "--only", FIRST, *where)
         assert said.stdout.strip() == str(tmp_path / "out" / PAGE)
     assert not list((tmp_path / "out").rglob("*.tmp"))
-    assert "--studies" not in (tmp_path / "out" / PAGE).read_text()
+    assert "--replications" not in (tmp_path / "out" / PAGE).read_text()
 
 
 @pytest.mark.slow
-def test_studies_are_shown_by_a_command_that_knows_them(tmp_path: Path) -> None:
+def test_replications_are_shown_by_a_command_that_knows_them(tmp_path: Path) -> None:
     objects = ObjectStore(tmp_path / "store")
     confirmations.searched(objects)
     search = load_sweep(objects, "tiny").definition
-    asked = replace(confirmations.wanted(3), name="tiny.studies")
-    objects.put_json("sweeps/tiny.studies/studies.json", plan_of_studies(search, asked).to_json())
+    asked = replace(confirmations.wanted(3), name="tiny.replications")
+    objects.put_json(
+        "sweeps/tiny.replications/replications.json", plan_of_replications(search, asked).to_json()
+    )
     where = ("--storage", objects.root, "--out", str(tmp_path / "out"))
     sweep("report", "tiny", "--page", "--only", FIRST, *where)
     page = Parsed((tmp_path / "out" / PAGE).read_text())
-    assert "confirm tiny --studies 3" in page.text
-    shown = sweep("confirm", "tiny", "--studies", "3", "--dry-run", "--storage", objects.root)
-    assert "tiny.studies: 3 studies of tiny" in shown.stdout
+    assert "confirm tiny --replications 3" in page.text
+    shown = sweep("confirm", "tiny", "--replications", "3", "--dry-run", "--storage", objects.root)
+    assert "tiny.replications: 3 replications of tiny" in shown.stdout
 
 
 def test_single_figures_are_written_alone(stored: ObjectStore, tmp_path: Path) -> None:

@@ -234,7 +234,7 @@ def test_a_database_of_a_newer_mlflow_or_of_another_program_is_refused(
 ) -> None:
     path = tmp_path / "other.db"
     with sqlite3.connect(path) as database:
-        database.execute("CREATE TABLE studies (study_id INTEGER)")
+        database.execute("CREATE TABLE replications (replication_id INTEGER)")
         database.execute("CREATE TABLE alembic_version (version_num VARCHAR(32))")
         database.execute("INSERT INTO alembic_version VALUES (?)", (revision,))
     database.close()

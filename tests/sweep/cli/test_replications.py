@@ -1,7 +1,8 @@
-"""The option `sweep confirm --studies`: tuning repeated, its table, and what it refuses."""
+"""The option `sweep confirm --replications`: tuning repeated, its table, and what it refuses."""
 
 from __future__ import annotations
 
+import functools
 import json
 from collections import Counter
 from dataclasses import replace
@@ -11,8 +12,9 @@ from typing import Any
 import pytest
 
 from search_spaces.space import SearchSpace
-from sweep.cli import studies as verb
-from sweep.confirmation.plan import StudiesPlan, load_plan, load_studies
+from sweep.cli import replications as verb
+from sweep.confirmation.plan import ReplicationsPlan, load_plan, load_replications, planned_seeds
+from sweep.confirmation.replications import trained_by
 from sweep.results.sweep_view import load_sweep
 from sweep.run.coordinator import Coordinator
 from sweep.statistics.decisions import table
@@ -102,7 +104,7 @@ class Trainer:
 def trainer(
     request: pytest.FixtureRequest, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> Trainer:
-    """A finished search called tiny, of this space or the smallest; its studies train at once."""
+    """A finished search called tiny, of this space or the smallest; replications train at once."""
     store_searched(objects, getattr(request, "param", ONE))
     found = Trainer()
     monkeypatch.setattr(verb, "train", found)
@@ -116,16 +118,16 @@ def store_searched(objects: ObjectStore, space: SearchSpace) -> None:
     store_sweep(objects, came_to, space=space)
 
 
-def studies(objects: ObjectStore, count: int, *words: str, exits: int = 0) -> Any:
+def replications(objects: ObjectStore, count: int, *words: str, exits: int = 0) -> Any:
     said = sweep(
-        "confirm", "tiny", "--studies", str(count), *words, "--json",
+        "confirm", "tiny", "--replications", str(count), *words, "--json",
         "--storage", objects.root, exits=exits,
     )  # fmt: skip
     return json.loads(said.stdout) if not exits else said.stderr
 
 
-def planned(objects: ObjectStore) -> StudiesPlan:
-    plan = load_studies(objects, "tiny.studies")
+def planned(objects: ObjectStore) -> ReplicationsPlan:
+    plan = load_replications(objects, "tiny.replications")
     assert plan is not None
     return plan
 
@@ -135,19 +137,19 @@ def by_setting(entry: Any) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_studies_end_to_end(tmp_path: Path) -> None:
+def test_replications_end_to_end(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(PLAINLY)
     root = ("--storage", str(tmp_path / "store"), "--where", "inline")
     sweep("run", str(tmp_path / "mine.py"), *root)
     objects = ObjectStore(tmp_path / "store")
     before = set(objects.names("arms"))
-    said = sweep("confirm", "mine", "--studies", "2", *root)
+    said = sweep("confirm", "mine", "--replications", "2", *root)
     out = " ".join(said.stdout.split())
-    assert "both sides of mine tuned anew in every study, test split. 2 of 2 planned" in out
-    assert "The unit is the study" in out
+    assert "both sides of mine tuned anew in every replication, test split. 2 of 2 planned" in out
+    assert "The unit is the replication" in out
     assert "Departs from the plan" not in out
     assert len(set(objects.names("arms")) - before) == 2 * (1 + 1 + 1 + 3)
-    again = sweep("confirm", "mine", "--studies", "2", *root)
+    again = sweep("confirm", "mine", "--replications", "2", *root)
     assert again.stdout == said.stdout
     assert again.stderr == ""
 
@@ -156,9 +158,9 @@ def test_what_continues_them_has_the_options_they_were_given(
     objects: ObjectStore, trainer: Trainer
 ) -> None:
     trainer.left = 1
-    told = studies(objects, 2, *ONCE, "--workers", "3", "--fuse", "2", exits=1)
-    assert "study 1 of 2 is not whole" in told
-    again = "confirm tiny --studies 2 --workers 3 --fuse 2"
+    told = replications(objects, 2, *ONCE, "--workers", "3", "--fuse", "2", exits=1)
+    assert "replication 1 of 2 is unfinished" in told
+    again = "confirm tiny --replications 2 --workers 3 --fuse 2"
     assert again in " ".join(told.split())
 
 
@@ -166,16 +168,16 @@ def test_what_continues_them_has_the_options_they_were_given(
 def test_differences_are_those_of_the_stored_records(
     objects: ObjectStore, trainer: Trainer
 ) -> None:
-    dry = studies(objects, 3, *ONCE, "--dry-run")
+    dry = replications(objects, 3, *ONCE, "--dry-run")
     assert sweep_names(objects) == ["tiny"]
-    assert load_studies(objects, "tiny.studies") is None
+    assert load_replications(objects, "tiny.replications") is None
     searched = [tuple(seeds) for seeds in dry["search_seeds"]]
     trainer.ends = {
         **{(FIRST, "constrained", seed): INFEASIBLE for seed in searched[1]},
         **{(SECOND, "tuned_plain", seed): USELESS for seed in searched[2]},
         (SECOND, "constrained", 1001): "diverged",
     }
-    entry = studies(objects, 3, *ONCE)
+    entry = replications(objects, 3, *ONCE)
     plan = planned(objects)
     assert {name: dry[name] for name in plan.to_json()} == json.loads(json.dumps(plan.to_json()))
     gammas = {FIRST: 0.15, SECOND: 0.2}
@@ -183,7 +185,7 @@ def test_differences_are_those_of_the_stored_records(
     expected: dict[str, dict[int, float]] = {FIRST: {}, SECOND: {}}
     store = ArmStore(objects)
     for number in (1, 2, 3):
-        definition = load_definition(objects, f"tiny.study-{number}.confirmation")
+        definition = load_definition(objects, f"tiny.replication-{number}.confirmation")
         assert definition.space.search_seeds == (999 + number,)
         own: dict[tuple[str, str], ArmRecord] = {}
         for setting, kind, config in hand.every_arm(definition):
@@ -207,13 +209,13 @@ def test_differences_are_those_of_the_stored_records(
     assert expected[SECOND][3] == constant - score(gammas[SECOND], "constrained", 1002)
     shown = by_setting(entry)
     for setting, values in expected.items():
-        found = {int(number): d for number, d in shown[setting]["per_study"].items()}
+        found = {int(number): d for number, d in shown[setting]["per_replication"].items()}
         assert found == pytest.approx(values)
     rows = [row.to_json() for row in table(plan.design, expected, (1, 2, 3))]
     for row, one in zip(rows, [*entry["families"], shown[FIRST], shown[SECOND]], strict=True):
         numbers = {n: v for n, v in row.items() if isinstance(v, float)}
         assert {n: one[n] for n in numbers} == pytest.approx(numbers)
-        assert (one["studies"], one["outcome"]) == (3, row["outcome"])
+        assert (one["replications"], one["outcome"]) == (3, row["outcome"])
     assert shown[FIRST]["no_winner"] == {"constrained": 1, "tuned_plain": 0}
     assert shown[SECOND]["no_winner"] == {"constrained": 0, "tuned_plain": 1}
     assert shown[SECOND]["counted_as_constant"] == {"constrained": 1, "tuned_plain": 0}
@@ -221,13 +223,15 @@ def test_differences_are_those_of_the_stored_records(
     assert "1 constrained and 0 tuned plain arms ended without a result" in entry["deviations"][0]
 
 
-def test_studies_share_no_seed_and_propose_anew(objects: ObjectStore, trainer: Trainer) -> None:
-    entry = studies(objects, 2)
+def test_replications_share_no_seed_and_propose_anew(
+    objects: ObjectStore, trainer: Trainer
+) -> None:
+    entry = replications(objects, 2)
     plan, search = planned(objects), load_definition(objects, "tiny").space
     every = [*search.search_seeds, *plan.seeds, *(s for of in plan.search_seeds for s in of)]
     assert len(every) == len(set(every)) == 1 + 2 + 2 * 1
     for suffix in ("", ".tuned_plain"):
-        names = ["tiny", "tiny.study-1", "tiny.study-2"][bool(suffix) :]
+        names = ["tiny", "tiny.replication-1", "tiny.replication-2"][bool(suffix) :]
         spaces = [load_definition(objects, name + suffix).space for name in names]
         assert {space.n_proposals for space in spaces} == {2}
         assert len({space.sampler_seed for space in spaces}) == len(names)
@@ -239,21 +243,21 @@ def test_studies_share_no_seed_and_propose_anew(objects: ObjectStore, trainer: T
         ]
         assert len(points) == len(set(points)) == 2
     assert entry["deviations"] == []
-    assert entry["studies"]["whole"] == 2
+    assert entry["replications"]["complete"] == 2
 
 
 def test_it_goes_on_where_it_was_interrupted(objects: ObjectStore, trainer: Trainer) -> None:
     seen = []
     for left in (2, 4, 5, 10_000):
         trainer.left = left
-        said = studies(objects, 2, exits=0 if left > 100 else 1)
+        said = replications(objects, 2, exits=0 if left > 100 else 1)
         seen.append(len(trainer.trained))
         if left < 100:
-            assert "sweep confirm tiny --studies 2" in said
+            assert "sweep confirm tiny --replications 2" in said
     assert seen == [2, 6, 11, 2 * (3 + 2 + 3)]
     assert max(Counter(trainer.trained).values()) == 1
-    assert said["studies"]["whole"] == 2
-    assert studies(objects, 2) == said
+    assert said["replications"]["complete"] == 2
+    assert replications(objects, 2) == said
     assert len(trainer.trained) == seen[-1]
 
 
@@ -261,92 +265,92 @@ def test_beside_arms_of_other_code_they_go_on_where_that_is_accepted(
     objects: ObjectStore, trainer: Trainer
 ) -> None:
     trainer.left = 2
-    studies(objects, 2, exits=1)
+    replications(objects, 2, exits=1)
     name = f"arms/{trainer.trained[0]}/record.json"
     plain = objects.get_json(name)
     objects.put_json(name, {**plain, "environment": {"training_code": {"trainables": "00000000"}}})
     trainer.left = 10_000
-    refused = studies(objects, 2, exits=2)
-    assert "tiny.study-1 uses 1 arm of other code" in refused
+    refused = replications(objects, 2, exits=2)
+    assert "tiny.replication-1 uses 1 arm of other code" in refused
     assert "--accept-code" in refused
-    assert studies(objects, 2, "--accept-code")["studies"]["whole"] == 2
+    assert replications(objects, 2, "--accept-code")["replications"]["complete"] == 2
 
 
 def test_a_search_without_any_winner_counts(objects: ObjectStore, trainer: Trainer) -> None:
     trainer.ends |= {(FIRST, "constrained", seed): INFEASIBLE for seed in (2000, 2001)}
-    entry = studies(objects, 2, *ONCE)
-    assert sweep_names(objects) == ["tiny", "tiny.study-1", "tiny.study-2"]
+    entry = replications(objects, 2, *ONCE)
+    assert sweep_names(objects) == ["tiny", "tiny.replication-1", "tiny.replication-2"]
     (one,) = entry["settings"]
-    assert (one["mean"], one["outcome"], one["studies"]) == (0.0, "undecided", 2)
+    assert (one["mean"], one["outcome"], one["replications"]) == (0.0, "undecided", 2)
     assert one["no_winner"] == {"constrained": 2, "tuned_plain": 0}
     assert one["certified"] == {"feasible": 0, "of": 0}
 
 
 def test_it_ends_when_all_is_decided(objects: ObjectStore, trainer: Trainer) -> None:
-    entry = studies(objects, 9, "--rule", "any_time", "--until-decided")
-    assert 5 < entry["studies"]["whole"] < 9
+    entry = replications(objects, 9, "--rule", "any_time", "--until-decided")
+    assert 5 < entry["replications"]["complete"] < 9
     assert [one["outcome"] for one in entry["families"]] == ["better"]
     assert {one["marked"] for one in entry["settings"]} == {"better"}
 
 
 def test_the_plan_stays(objects: ObjectStore, trainer: Trainer) -> None:
-    studies(objects, 2)
+    replications(objects, 2)
     trained = len(trainer.trained)
     root = ("--storage", objects.root)
-    said = refused("confirm", "tiny", "--studies", "3", *root)
-    assert "is planned with 2 studies, got --studies 3" in said
-    said = refused("confirm", "tiny", "--studies", "2", "--rule", "any_time", *root)
-    assert "the confirmation tiny.studies has a plan already" in said
+    said = refused("confirm", "tiny", "--replications", "3", *root)
+    assert "is planned with 2 replications, got --replications 3" in said
+    said = refused("confirm", "tiny", "--replications", "2", "--rule", "any_time", *root)
+    assert "the confirmation tiny.replications has a plan already" in said
     assert "--rule: planned looks, asked for any_time" in said
-    said = refused("confirm", "tiny", "--studies", "2", "--error", "0.1", *root)
+    said = refused("confirm", "tiny", "--replications", "2", "--error", "0.1", *root)
     assert "--error: planned 0.05, asked for 0.1" in said
     search = load_definition(objects, "tiny")
     put_extension(objects, search.extended(n_proposals=3))
-    assert "tiny is not finished" in refused("confirm", "tiny", "--studies", "2", *root)
+    assert "tiny is not finished" in refused("confirm", "tiny", "--replications", "2", *root)
     trainer(objects, load_definition(objects, "tiny"))
-    assert studies(objects, 2)["deviations"] == []  # their tries are those of the plan
-    put_extension(objects, load_definition(objects, "tiny.study-1").extended(n_proposals=3))
-    (said,) = studies(objects, 2)["deviations"]
-    assert "tiny.study-1 made 3 tries on seeds [2000], planned were 2" in said
+    assert replications(objects, 2)["deviations"] == []  # their tries are those of the plan
+    put_extension(objects, load_definition(objects, "tiny.replication-1").extended(n_proposals=3))
+    (said,) = replications(objects, 2)["deviations"]
+    assert "tiny.replication-1 made 3 tries on seeds [2000], planned were 2" in said
     assert len(trainer.trained) == trained + 1
 
 
 def test_readings_beside_them_are_named_and_they_are_one(
     objects: ObjectStore, trainer: Trainer
 ) -> None:
-    studies(objects, 2)
+    replications(objects, 2)
     plan, definition = hand.stored(objects, hand.wanted(seeds=2))
     hand.trained(objects, definition, lambda setting, kind, seed: 9.0 + seed % 7)
-    (said,) = studies(objects, 2)["deviations"]
+    (said,) = replications(objects, 2)["deviations"]
     assert "read 2 times" in said
     assert "also by tiny.confirmation (of tiny):" in said
     for name, other in (
-        ("tiny.confirmation", "also by tiny.studies (of tiny):"),
-        ("tiny.study-1.confirmation", "also by tiny.confirmation (of tiny):"),
+        ("tiny.confirmation", "also by tiny.replications (of tiny):"),
+        ("tiny.replication-1.confirmation", "also by tiny.confirmation (of tiny):"),
     ):
         shown = json.loads(sweep("best", name, "--json", "--storage", objects.root).stdout)
         assert "read 2 times" in shown["deviations"][0]
         assert other in shown["deviations"][0]
     sweep("rm", plan.name, "--yes", "--storage", objects.root)
-    sweep("rm", "tiny.study-2.confirmation", "--yes", "--storage", objects.root)
+    sweep("rm", "tiny.replication-2.confirmation", "--yes", "--storage", objects.root)
     trained = len(trainer.trained)
-    (said,) = studies(objects, 2)["deviations"]
+    (said,) = replications(objects, 2)["deviations"]
     assert "read 3 times" in said
-    assert "tiny.study-2.confirmation (of tiny.study-2, plan" in said
+    assert "tiny.replication-2.confirmation (of tiny.replication-2, plan" in said
     assert len(trainer.trained) == trained + 3
-    other = studies(objects, 2, "--name", "more")
-    assert "tiny.studies (of tiny)" in other["deviations"][0]
+    other = replications(objects, 2, "--name", "more")
+    assert "tiny.replications (of tiny)" in other["deviations"][0]
     assert len(trainer.trained) > trained + 3  # winners meet on seeds that nobody has used
 
 
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("--studies", "1"), "--studies must be at least 2, got 1"),
-        (("--studies", "2", "--proposal", f"{FIRST}=0"), "got --proposal"),
-        (("--studies", "2", "--controls", "penalty"), "got --controls penalty"),
-        (("--studies", "2", "--seeds", "5"), "Leave --seeds out"),
-        (("--studies", "2", "--address", "http://h:8265"), "--where cluster'"),
+        (("--replications", "1"), "--replications must be at least 2, got 1"),
+        (("--replications", "2", "--proposal", f"{FIRST}=0"), "got --proposal"),
+        (("--replications", "2", "--controls", "penalty"), "got --controls penalty"),
+        (("--replications", "2", "--seeds", "5"), "Leave --seeds out"),
+        (("--replications", "2", "--address", "http://h:8265"), "--where cluster'"),
     ],
 )
 def test_what_makes_no_sense_is_refused(
@@ -356,35 +360,69 @@ def test_what_makes_no_sense_is_refused(
     assert text in refused("confirm", "tiny", *words, "--storage", objects.root)
 
 
-def test_another_search_of_that_name_is_no_study_of_it(
+def test_another_search_of_that_name_is_no_replication_of_it(
     objects: ObjectStore, trainer: Trainer
 ) -> None:
-    studies(objects, 2)
+    replications(objects, 2)
     search = load_sweep(objects, "tiny").definition
     objects.delete_folder("sweeps/tiny")
     store_searched(objects, replace(search.space, tolerance=0.2))
-    said = refused("confirm", "tiny", "--studies", "2", "--storage", objects.root)
+    said = refused("confirm", "tiny", "--replications", "2", "--storage", objects.root)
     assert "planned for another search than the tiny that is there" in said
-    assert load_plan(objects, "tiny.studies") is None  # a file of its own
+    assert load_plan(objects, "tiny.replications") is None  # a file of its own
 
 
 def test_the_text_of_plan_and_table(
     objects: ObjectStore, trainer: Trainer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    words = ("confirm", "tiny", "--studies", "2", "--storage", objects.root)
+    words = ("confirm", "tiny", "--replications", "2", "--storage", objects.root)
     out = sweep(*words, "--dry-run").stdout
     once = " ".join(out.split())
-    assert "tiny.studies: 2 studies of tiny" in once
+    assert "tiny.replications: 2 replications of tiny" in once
     assert "2 tries a setting on 1 seed of its own, from 2000 on" in once
-    assert "Tested at 2 studies" in once
-    assert "differences between studies" in once
+    assert "Tested at 2 replications" in once
+    assert "differences between replications" in once
     assert "Cost: 16 arms at most, about" in once
     assert "equivalent below 0.2 grey levels." in once
-    assert "A study: 3 of the search, 2 of tuned_plain, 3 on the fresh seed" in once
+    assert "A replication: 3 of the search, 2 of tuned_plain, 3 on the fresh seed" in once
     table_out = sweep(*words).stdout
     assert len(trainer.trained) == len(set(trainer.trained)) == 16
-    assert "2 of 2 planned studies are whole" in " ".join(table_out.split())
+    assert "2 of 2 planned replications are complete" in " ".join(table_out.split())
     for text in (out, table_out):
         assert max(map(len, text.splitlines())) <= 80
         assert all(line == line.rstrip() for line in text.splitlines())
+
+
+def test_the_first_name_of_the_option_is_refused_with_the_present_one() -> None:
+    assert "--studies is called --replications now." in refused("confirm", "tiny", "--studies", "3")
+    assert "--studies" not in sweep("confirm", "--help").stdout
+
+
+def test_a_plan_that_an_earlier_version_stored_goes_on_under_its_name(
+    objects: ObjectStore, trainer: Trainer
+) -> None:
+    replications(objects, 2)
+    trained = len(trainer.trained)
+    for path in objects.tree("sweeps"):
+        if "replication" in path:
+            names = ("replications", "studies"), (".replication-", ".study-")
+            earlier = functools.reduce(lambda text, pair: text.replace(*pair), names, path)
+            plain = objects.get_json(f"sweeps/{path}")
+            if "name" in plain:
+                plain["name"] = functools.reduce(
+                    lambda text, pair: text.replace(*pair), names, plain["name"]
+                )
+            if "trained" in plain and plain["name"] == "tiny.studies":  # a hash with its names
+                own = ReplicationsPlan.from_json(plain)
+                plain["trained"] = trained_by(load_definition(objects, "tiny"), own)
+            objects.delete(f"sweeps/{path}")
+            objects.put_json(f"sweeps/{earlier}", plain)
+    assert "tiny.study-1" in sweep_names(objects)
+    entry = replications(objects, 2)
+    assert (entry["name"], entry["replications"]["complete"]) == ("tiny.studies", 2)
+    assert len(trainer.trained) == trained
+    stored = load_replications(objects, "tiny.replications")
+    assert stored is not None
+    taken = planned_seeds(objects, "tiny", but="another")
+    assert {*stored.seeds, *(s for seeds in stored.search_seeds for s in seeds)} <= taken

@@ -1,4 +1,4 @@
-"""The option `sweep confirm --studies`: planned, trained and shown."""
+"""The option `sweep confirm --replications`: planned, trained and shown."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from sweep.confirmation.chosen import (
 )
 from sweep.confirmation.controls import parse_controls
 from sweep.confirmation.plan import (
-    StudiesPlan,
+    ReplicationsPlan,
     load_plan,
-    load_studies,
+    load_replications,
     planned_seeds,
     put_plan,
 )
-from sweep.confirmation.studies import (
+from sweep.confirmation.replications import (
     TUNED,
-    arms_of_a_study,
+    arms_of_a_replication,
     found_winner,
-    plan_of_studies,
+    plan_of_replications,
     refuse_other_search,
-    study_search,
-    study_tuning,
+    replication_search,
+    replication_tuning,
 )
 from sweep.executors.executor import Executor
 from sweep.results.sweep_view import SweepView, load_sweep
@@ -56,11 +56,11 @@ _PLANNING = ("patterns", "rule", "error", "smallest_effect", "until_decided")
 
 
 @dataclass(frozen=True)
-class Studies:
-    """What studies are asked for."""
+class Replications:
+    """A request for replications of a search."""
 
     search: str
-    wanted: Wanted  # ``seeds``: how many studies; its design has no smallest effect yet
+    wanted: Wanted  # ``seeds``: how many replications; its design has no smallest effect yet
     smallest_effect: float | None
     at: Place
     executor: Executor
@@ -68,52 +68,53 @@ class Studies:
     notify: str | None
 
 
-def refuse_beside_studies(
-    name: str, studies: int, proposals: Sequence[str], controls: str, budget: Budget
+def refuse_beside_replications(
+    name: str, replications: int, proposals: Sequence[str], controls: str, budget: Budget
 ) -> None:
-    """Raise for options of this command line that make no sense with ``--studies``."""
-    if studies < 2:
+    """Raise for options of this command line that make no sense with ``--replications``."""
+    if replications < 2:
         raise InvalidValue(
-            f"--studies must be at least 2, got {studies}: one study has no spread to judge by. "
-            "Ten and more tell something: `--dry-run` prints the power."
+            f"--replications must be at least 2, got {replications}: one has no spread to judge "
+            "by. Give ten or more: `--dry-run` prints the power."
         )
     if proposals:
         raise Misuse(
-            f"--studies chooses the winners of every study by its own search, got --proposal "
-            f"{proposals[0]} of {name}. Leave --proposal out, or --studies to confirm that one."
+            "--replications chooses the winners of each by a search of its own, got --proposal "
+            f"{proposals[0]} of {name}. Leave --proposal out; or --replications, to confirm that "
+            "proposal."
         )
     if parse_controls(controls) not in ((), (TUNED,)):
         raise Misuse(
-            f"--studies compares with {TUNED} alone, got --controls {controls}. Leave --controls "
-            "out; without --studies the other controls stand beside the pair."
+            f"--replications compares with {TUNED} alone, got --controls {controls}. Leave "
+            "--controls out; a confirmation without --replications has the other controls."
         )
     if budget:
         raise Misuse(
-            f"--studies trains many sweeps, got {' '.join(budget.options)}, which is of one sweep. "
+            f"--replications trains many sweeps, got {' '.join(budget.options)}, which limits one. "
             "Leave it out: Ctrl-C ends them, and the same command continues."
         )
     if named_here("seeds"):
         raise Misuse(
-            "--studies has one fresh seed a study, got --seeds as well. Leave --seeds out: how "
-            f"many there are is --studies {studies}."
+            "--replications trains each on one fresh seed, got --seeds as well. Leave --seeds out: "
+            f"their number is --replications {replications}."
         )
 
 
-def confirm_studies(asked: Studies, *, dry_run: bool, as_json: bool) -> None:
-    """Train what is missing of the studies, one after another, and show what they come to."""
-    again = ["confirm", asked.search, "--studies", str(asked.wanted.seeds)]
+def confirm_replications(asked: Replications, *, dry_run: bool, as_json: bool) -> None:
+    """Train what is missing of the replications, one after another, and show what they come to."""
+    again = ["confirm", asked.search, "--replications", str(asked.wanted.seeds)]
     if named_here("called"):
-        again += ["--name", asked.wanted.name.removesuffix(".studies")]
+        again += ["--name", asked.wanted.name.removesuffix(".replications")]
     again += asked.executor.options
     again += ["--accept-code"] * asked.accept_code
     if asked.executor.where != "local":
         again += ["--where", asked.executor.where]
     if asked.at.address is not None:
         raise Misuse(
-            f"--studies drives many sweeps one after another, so it runs where they train, got "
-            f"--address {asked.at.address}. Give it on the cluster's head: `ray exec CLUSTER_YAML "
-            f"'sweep {' '.join(again[:4])} --where cluster'`; without --address (and SWEEP_ADDRESS)"
-            " it trains here."
+            "--replications drives many sweeps one after another, so it runs where they train, "
+            f"got --address {asked.at.address}. Give it on the cluster's head: `ray exec "
+            f"CLUSTER_YAML 'sweep {' '.join(again[:4])} --where cluster'`; without --address (and "
+            "SWEEP_ADDRESS) it trains here."
         )
     objects = open_store(asked.at.storage)
     find_sweep(objects, asked.search)
@@ -124,28 +125,28 @@ def confirm_studies(asked: Studies, *, dry_run: bool, as_json: bool) -> None:
     plan = put_plan(objects, plan)
     with redirect_stdout(sys.stderr):  # of every part; on standard output the one table
         _train_all(objects, search, plan, asked, advice.command(*again, storage=objects.root))
-    from sweep.confirmation.studied import studied  # scipy, statsmodels: two seconds
+    from sweep.confirmation.replicated import replicated  # scipy, statsmodels: two seconds
 
-    entry = studied(objects, search, plan)
+    entry = replicated(objects, search, plan)
     if as_json:
         print_json(entry.to_json())
         return
-    from sweep.cli.text.studies import print_studied
+    from sweep.cli.text.replications import print_replicated
 
-    print_studied(entry)
+    print_replicated(entry)
 
 
-def _planned(objects: ObjectStore, asked: Studies) -> tuple[Definition, StudiesPlan]:
+def _planned(objects: ObjectStore, asked: Replications) -> tuple[Definition, ReplicationsPlan]:
     """The search and the plan: the stored one, unless something else is asked for."""
     name, count = asked.wanted.name, asked.wanted.seeds
-    plan = load_studies(objects, name)
+    plan = load_replications(objects, name)
     if plan is not None and plan.search != asked.search:
         raise Misuse(f"{name} repeats {plan.search}, not {asked.search}. Give another --name.")
     if plan is not None and plan.count != count:
         raise Misuse(
-            f"{name} is planned with {plan.count} studies, got --studies {count}, and its plan "
-            f"stays as it is. Give --studies {plan.count} to go on with it, or another --name: "
-            "its table says that the same test data were read before."
+            f"{name} is planned with {plan.count} replications, got --replications {count}, and "
+            f"its plan stays as it is. Give --replications {plan.count} to go on with it, or "
+            "another --name: its table says that the same test data were read before."
         )
     search = finished_search(objects, asked.search).definition
     if plan is not None and not any(map(named_here, _PLANNING)):
@@ -159,35 +160,43 @@ def _planned(objects: ObjectStore, asked: Studies) -> tuple[Definition, StudiesP
         return replace(asked.wanted.design(families), smallest_effect=effect)
 
     used = planned_seeds(objects, search.name, but=name)
-    given = plan_of_studies(search, replace(asked.wanted, design=design, used_seeds=used))
+    given = plan_of_replications(search, replace(asked.wanted, design=design, used_seeds=used))
     return search, given if plan is None else put_plan(objects, given)
 
 
 def _train_all(
-    objects: ObjectStore, search: Definition, plan: StudiesPlan, asked: Studies, again: str
+    objects: ObjectStore,
+    search: Definition,
+    plan: ReplicationsPlan,
+    asked: Replications,
+    again: str,
 ) -> None:
-    from sweep.confirmation.studied import is_decided  # scipy, statsmodels: two seconds
+    from sweep.confirmation.replicated import is_decided  # scipy, statsmodels: two seconds
 
     for number in range(1, plan.count + 1):
         if plan.until_decided and is_decided(objects, search, plan):
-            note(f"every family is decided after {number - 1} of {plan.count} studies")
+            note(f"every family is decided after {number - 1} of {plan.count} replications")
             return
         try:
-            _train_study(objects, search, plan, number, asked)
+            _train_replication(objects, search, plan, number, asked)
         except SystemExit:
-            note(f"study {number} of {plan.count} is not whole. `{again}` goes on with all.")
+            note(f"replication {number} of {plan.count} is unfinished. `{again}` continues all.")
             raise
 
 
-def _train_study(
-    objects: ObjectStore, search: Definition, plan: StudiesPlan, number: int, asked: Studies
+def _train_replication(
+    objects: ObjectStore,
+    search: Definition,
+    plan: ReplicationsPlan,
+    number: int,
+    asked: Replications,
 ) -> None:
-    """What is missing of one study; nothing, where it is whole."""
-    own = plan.study(number)
+    """Train what is missing of one replication."""
+    own = plan.replication(number)
     name = confirmation_name(own)
     chosen = load_plan(objects, name)
     if chosen is None or not objects.exists(definition_name(name)):
-        view = _searched(objects, study_search(search, plan, number), asked)
+        view = _searched(objects, replication_search(search, plan, number), asked)
         if not found_winner(objects, own):
             note(f"{own} has no feasible winner; it is scored as plain training")
             return
@@ -199,7 +208,7 @@ def _train_study(
             first_seed=plan.seeds[number - 1],
             may_lack=True,
         )
-        tuning = study_tuning(view.definition, points_of(view, wanted))
+        tuning = replication_tuning(view.definition, points_of(view, wanted))
         tuned = {TUNED: _searched(objects, tuning, asked)}
         chosen, definition = planned(view, wanted, tuned, ArmStore(objects).record)
         definition = resolved_fresh(definition, say=note)
@@ -214,8 +223,8 @@ def _train_study(
         raise SystemExit(code or 1)
 
 
-def _searched(objects: ObjectStore, definition: Definition, asked: Studies) -> SweepView:
-    """A search of a study, trained to its end."""
+def _searched(objects: ObjectStore, definition: Definition, asked: Replications) -> SweepView:
+    """A search of a replication, trained to its end."""
     if objects.exists(definition_name(definition.name)):
         view = load_sweep(objects, definition.name, "pairs")
         if has_ended(view):
@@ -227,33 +236,33 @@ def _searched(objects: ObjectStore, definition: Definition, asked: Studies) -> S
     return load_sweep(objects, there.name, "pairs")
 
 
-def _train(objects: ObjectStore, definition: Definition, asked: Studies) -> int:
+def _train(objects: ObjectStore, definition: Definition, asked: Replications) -> int:
     return train(
         objects, definition, asked.executor, accept_code=asked.accept_code, notify=asked.notify
     )
 
 
-def _show_plan(search: Definition, plan: StudiesPlan, *, as_json: bool) -> None:
-    """What would be trained and tested, with which power and at what price, before anything is."""
-    arms, hours = arms_of_a_study(search, plan), _hours(search, plan)
+def _show_plan(search: Definition, plan: ReplicationsPlan, *, as_json: bool) -> None:
+    """Print the plan before anything is trained: tests, power and cost."""
+    arms, hours = arms_of_a_replication(search, plan), _hours(search, plan)
     entry: dict[str, Json] = {
         **plan.to_json(),
         "digest": plan.digest,
-        "arms_of_a_study": arms,
+        "arms_of_a_replication": arms,
         "arms": plan.count * sum(arms.values()),
         "hours": hours,
     }
     if as_json:
         print_json(entry)
         return
-    from sweep.cli.text.studies import print_studies_plan  # scipy
+    from sweep.cli.text.replications import print_replications_plan  # scipy
 
-    print_studies_plan(plan, entry, search.space.base.facts.metric.unit)
+    print_replications_plan(plan, entry, search.space.base.facts.metric.unit)
 
 
-def _hours(search: Definition, plan: StudiesPlan) -> float | None:
-    """Wall time of all studies on this machine, within a factor of 2; None: it cannot be told."""
-    first = study_search(search, plan, 1)
+def _hours(search: Definition, plan: ReplicationsPlan) -> float | None:
+    """Wall time of all replications on this machine, within a factor of 2; None: not known."""
+    first = replication_search(search, plan, 1)
     cost, why_none = estimated(first.space)
     if cost is None:
         note(f"no estimate: {why_none}")

@@ -1,12 +1,12 @@
-"""Studies of a search: both sides tuned anew, again and again, by a plan.
+"""Replications of a search: both sides tuned anew, again and again, by a plan.
 
-A study is three sweeps beside the search NAME that it repeats, each stored as any other:
+A replication is three sweeps beside the search NAME that it repeats, each stored as any other:
 
-    NAME.study-1                    the search, on seeds and with a sampler seed of its own
-    NAME.study-1.tuned_plain        plain training, tuned by as many tries on the same seeds
-    NAME.study-1.confirmation       the two winners of each setting on one fresh seed, test split
+    NAME.replication-1                    the search, on seeds and with a sampler seed of its own
+    NAME.replication-1.tuned_plain        plain training, tuned by as many tries on the same seeds
+    NAME.replication-1.confirmation       both winners of each setting on one fresh seed, test split
 
-The unit of the statistics is the study. None is left out: where a constrained search finds no
+The unit of the statistics is the replication. None is left out: where a constrained search finds no
 winner, its user trains plainly, by the plain side's own network (a gain of 0); where the plain one
 finds none, the constant prediction stands for it (docs/decisions/0177).
 """
@@ -30,7 +30,7 @@ from sweep.confirmation.chosen import (
     tuning_of,
 )
 from sweep.confirmation.controls import Fields
-from sweep.confirmation.plan import FIRST_SEED, StudiesPlan, families, family_of
+from sweep.confirmation.plan import FIRST_SEED, ReplicationsPlan, families, family_of
 from sweep.results.sweep_view import load_sweep
 from sweep.study.definition import Definition
 from sweep.study.selection import winner_of
@@ -39,19 +39,19 @@ from trainables.errors import Misuse
 from trainables.records.objects import ObjectStore
 
 TUNED = "tuned_plain"
-FIRST_SEARCH_SEED = 2000  # of studies
-FINAL_ARMS = 3  # of a study in a setting: both winners, and the pair's plain arm
+FIRST_SEARCH_SEED = 2000  # of replications
+FINAL_ARMS = 3  # of a replication in a setting: both winners, and the pair's plain arm
 
 
-def plan_of_studies(search: Definition, wanted: Wanted) -> StudiesPlan:
-    """The plan of so many studies of a search, ``wanted.seeds`` of them."""
+def plan_of_replications(search: Definition, wanted: Wanted) -> ReplicationsPlan:
+    """The plan of so many replications of a search, ``wanted.seeds`` of them."""
     space = catalog.only(search.space, wanted.patterns)
     runs = {one.name: space.run(one, {}, seed=0) for one in space.settings}
     taken, count, each = taken_seeds(space), wanted.seeds, len(space.search_seeds)
     fresh = free_seeds(FIRST_SEED, count, taken | set(wanted.used_seeds))
     used = {*taken, *fresh, *wanted.used_seeds}
     searched = free_seeds(FIRST_SEARCH_SEED, count * each, used)
-    plan = StudiesPlan(
+    plan = ReplicationsPlan(
         name=wanted.name,
         search=search.name,
         settings=(),
@@ -65,27 +65,30 @@ def plan_of_studies(search: Definition, wanted: Wanted) -> StudiesPlan:
         search_seeds=tuple(searched[each * k : each * (k + 1)] for k in range(count)),
         sampler_seeds=tuple(space.sampler_seed + 1 + k for k in range(count)),
     )
-    Definition(tuning_name(plan.study(count), TUNED), space)  # refuses names that are too long
-    Definition(confirmation_name(plan.study(count)), space)
+    last = plan.replication(count)
+    for name in (tuning_name(last, TUNED), confirmation_name(last)):
+        Definition(name, space)  # refuses names that are too long
     return replace(plan, trained=trained_by(search, plan))
 
 
-def study_search(search: Definition, plan: StudiesPlan, number: int) -> Definition:
-    """The search of study 1, 2, ...: the same space and tries, other seeds."""
+def replication_search(search: Definition, plan: ReplicationsPlan, number: int) -> Definition:
+    """The search of replication 1, 2, ...: the same space and tries, other seeds."""
     settings = tuple(s for s in search.space.settings if s.name in plan.design.settings)
     space = replace(
         search.space,
-        summary=f"study {number} of {search.name}",
+        summary=f"{plan.kind} {number} of {search.name}",
         settings=settings,
         n_proposals=plan.n_proposals,
         search_seeds=plan.search_seeds[number - 1],
         sampler_seed=plan.sampler_seeds[number - 1],
     )
-    return Definition(plan.study(number), space, search.mlflow_uri)
+    return Definition(plan.replication(number), space, search.mlflow_uri)
 
 
-def study_tuning(search: Definition, points: Mapping[str, Fields] | None = None) -> Definition:
-    """The search of a study's plain side; ``points``: of the settings that need one, else all."""
+def replication_tuning(
+    search: Definition, points: Mapping[str, Fields] | None = None
+) -> Definition:
+    """The search of a replication's plain side; ``points``: of the settings that need one."""
     if points is None:
         points = {setting.name: {} for setting in search.space.settings}
     tuning = tuning_of(search, TUNED, points)
@@ -93,14 +96,14 @@ def study_tuning(search: Definition, points: Mapping[str, Fields] | None = None)
     return tuning
 
 
-def trained_by(search: Definition, plan: StudiesPlan) -> str:
+def trained_by(search: Definition, plan: ReplicationsPlan) -> str:
     """12 hex digits of what both sides search, whatever the seeds."""
-    first = study_search(search, plan, 1)
-    both = digest_of(first.space) + digest_of(study_tuning(first).space)
+    first = replication_search(search, plan, 1)
+    both = digest_of(first.space) + digest_of(replication_tuning(first).space)
     return hashlib.sha256(both.encode()).hexdigest()[:12]
 
 
-def refuse_other_search(search: Definition, plan: StudiesPlan) -> None:
+def refuse_other_search(search: Definition, plan: ReplicationsPlan) -> None:
     """Raise Misuse where the search that is there is no longer the one that was planned for."""
     if trained_by(search, plan) != plan.trained:
         raise Misuse(
@@ -109,10 +112,10 @@ def refuse_other_search(search: Definition, plan: StudiesPlan) -> None:
         )
 
 
-def arms_of_a_study(search: Definition, plan: StudiesPlan) -> dict[str, int]:
-    """How many arms one study trains at most, by what for."""
-    first = study_search(search, plan, 1)
-    plain = study_tuning(first).space  # whose unconstrained arms are those of the search
+def arms_of_a_replication(search: Definition, plan: ReplicationsPlan) -> dict[str, int]:
+    """How many arms one replication trains at most, by what for."""
+    first = replication_search(search, plan, 1)
+    plain = replication_tuning(first).space  # whose unconstrained arms are those of the search
     return {
         "search": catalog.arm_count(first.space),
         TUNED: sum(catalog.constrained_count(plain, one) for one in plain.settings),

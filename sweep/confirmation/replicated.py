@@ -1,7 +1,7 @@
-"""Table of studies: what their stored arms show of both sides tuned.
+"""Table of replications: what their stored arms show of both sides tuned.
 
-One gain for each study and setting, tested by the same function as a confirmation's: the unit
-is the study, every planned one counts, and the tuned question has a table of its own.
+One gain for each replication and setting, tested by the same function as a confirmation's: the unit
+is the replication, every planned one counts, and the tuned question has a table of its own.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from sweep.confirmation.arms import SettingArms, read_arms
 from sweep.confirmation.chosen import confirmation_name, tuning_name
 from sweep.confirmation.comparisons import Held, deviations, held, is_settled, verdict
 from sweep.confirmation.measures import constant_of, sign_of
-from sweep.confirmation.plan import CONSTRAINED, StudiesPlan, load_plan
-from sweep.confirmation.studies import TUNED, found_winner, study_search
+from sweep.confirmation.plan import CONSTRAINED, ReplicationsPlan, load_plan
+from sweep.confirmation.replications import TUNED, found_winner, replication_search
 from sweep.confirmation.summary import (
-    StudiedFamily,
-    StudiedSetting,
-    StudiesSummary,
-    StudyCounts,
+    ReplicatedFamily,
+    ReplicatedSetting,
+    ReplicationCounts,
+    ReplicationsSummary,
 )
 from sweep.statistics.row import Row
 from sweep.study.definition import Definition, definition_name, load_definition
@@ -31,7 +31,7 @@ from trainables.records.objects import ObjectStore
 
 @dataclass(frozen=True)
 class _Part:
-    """What one study came to in one setting."""
+    """The result of one replication in one setting."""
 
     gain: float | None  # > 0: the constrained side is better; None: not yet
     lacks: str = ""  # the side whose search found no winner
@@ -42,8 +42,10 @@ class _Part:
 _PLAINLY = _Part(0.0, lacks=CONSTRAINED)
 
 
-def studied(objects: ObjectStore, search: Definition, plan: StudiesPlan) -> StudiesSummary:
-    """Everything that the studies show now, for texts and programs."""
+def replicated(
+    objects: ObjectStore, search: Definition, plan: ReplicationsPlan
+) -> ReplicationsSummary:
+    """Everything that the replications show now, for texts and programs."""
     parts = _every_part(objects, search, plan)
     by_name = {
         name: {seed: by[name] for seed, by in parts.items() if name in by}
@@ -53,10 +55,10 @@ def studied(objects: ObjectStore, search: Definition, plan: StudiesPlan) -> Stud
     shown = _table(objects, plan, parts, arms)
     settings = [_setting(plan, shown, r, by_name[r.name]) for r in shown.rows if not r.settings]
     facts = search.space.base.facts
-    whole = replace(study_search(search, plan, 1), name=plan.name)
+    whole = replace(replication_search(search, plan, 1), name=plan.name)
     whole = replace(whole, space=replace(whole.space, search_seeds=plan.seeds))
     return finite(
-        StudiesSummary(
+        ReplicationsSummary(
             name=plan.name,
             search=plan.search,
             plan=plan.digest,
@@ -66,14 +68,14 @@ def studied(objects: ObjectStore, search: Definition, plan: StudiesPlan) -> Stud
             design=plan.design,
             worst_score=plan.worst_score,
             no_winner=plan.no_winner,
-            studies=StudyCounts(
+            replications=ReplicationCounts(
                 planned=plan.count,
-                whole=sum(_is_whole(plan, by) for by in parts.values()),
+                complete=sum(_is_complete(plan, by) for by in parts.values()),
                 n_proposals=plan.n_proposals,
                 seeds=plan.seeds,
                 search_seeds=plan.search_seeds,
             ),
-            families=shown.families(StudiedFamily),
+            families=shown.families(ReplicatedFamily),
             settings=settings,
             deviations=[
                 *_other_tries(objects, plan),
@@ -83,15 +85,15 @@ def studied(objects: ObjectStore, search: Definition, plan: StudiesPlan) -> Stud
     )
 
 
-def is_decided(objects: ObjectStore, search: Definition, plan: StudiesPlan) -> bool:
-    """Whether every family has an outcome that may be printed."""
-    return all(map(is_settled, studied(objects, search, plan).families))
+def is_decided(objects: ObjectStore, search: Definition, plan: ReplicationsPlan) -> bool:
+    """True if every family has an outcome that may be printed."""
+    return all(map(is_settled, replicated(objects, search, plan).families))
 
 
 def _every_part(
-    objects: ObjectStore, search: Definition, plan: StudiesPlan
+    objects: ObjectStore, search: Definition, plan: ReplicationsPlan
 ) -> dict[int, dict[str, _Part]]:
-    """By the fresh seed of the study, and by setting."""
+    """By the fresh seed of the replication, and by setting."""
     return {
         seed: _parts(objects, plan, number, search.space.tolerance)
         for number, seed in enumerate(plan.seeds, start=1)
@@ -100,7 +102,7 @@ def _every_part(
 
 def _table(
     objects: ObjectStore,
-    plan: StudiesPlan,
+    plan: ReplicationsPlan,
     parts: Mapping[int, Mapping[str, _Part]],
     arms: Mapping[str, SettingArms | None],
 ) -> Held:
@@ -113,25 +115,25 @@ def _table(
         name: units.reader(objects, of, plan.measure) for name, of in arms.items() if of is not None
     }
 
-    def crossed(name: str, studies: int) -> units.OverUnits | None:
+    def crossed(name: str, replications: int) -> units.OverUnits | None:
         of = arms[name]
         if of is None:
             return None
-        return units.over_units(of, TUNED, plan.seeds[:studies], plan.measure, readers[name])
+        return units.over_units(of, TUNED, plan.seeds[:replications], plan.measure, readers[name])
 
     return held(plan.design, found, plan.seeds, crossed)
 
 
-def _is_whole(plan: StudiesPlan, by: Mapping[str, _Part]) -> bool:
+def _is_complete(plan: ReplicationsPlan, by: Mapping[str, _Part]) -> bool:
     every = [by.get(name) for name in plan.design.settings]
     return all(part is not None and part.gain is not None for part in every)
 
 
 def _parts(
-    objects: ObjectStore, plan: StudiesPlan, number: int, tolerance: float
+    objects: ObjectStore, plan: ReplicationsPlan, number: int, tolerance: float
 ) -> dict[str, _Part]:
-    """What one study has come to so far, by setting; those that wait for an arm have no number."""
-    name = plan.study(number)
+    """Results of one replication by setting; those that wait for an arm have no number."""
+    name = plan.replication(number)
     chosen = load_plan(objects, confirmation_name(name))
     if chosen is None:
         is_there = objects.exists(definition_name(name))
@@ -145,8 +147,8 @@ def _parts(
     return {name: trained.get(name, _PLAINLY) for name in plan.design.settings}
 
 
-def _part(arms: SettingArms, plan: StudiesPlan, seed: int, tolerance: float) -> _Part:
-    """The two winners of one study in a setting, or what stands for the plain one."""
+def _part(arms: SettingArms, plan: ReplicationsPlan, seed: int, tolerance: float) -> _Part:
+    """The two winners of one replication in a setting, or what stands for the plain one."""
     lacks = "" if TUNED in arms.signatures else TUNED
     ours, theirs = (arms.outcomes.get(kind, {}).get(seed) for kind in (CONSTRAINED, TUNED))
     if ours is None or (theirs is None and not lacks):
@@ -163,10 +165,10 @@ def _part(arms: SettingArms, plan: StudiesPlan, seed: int, tolerance: float) -> 
     return _Part(better, lacks, arms, is_certified)
 
 
-def _merged(plan: StudiesPlan, name: str, of: Mapping[int, _Part]) -> SettingArms | None:
-    """The final arms of all studies in a setting as those of one confirmation; None without any.
+def _merged(plan: ReplicationsPlan, name: str, of: Mapping[int, _Part]) -> SettingArms | None:
+    """The final arms of all replications in a setting, as of one confirmation; None without any.
 
-    Its config is that of one study: what the others constrain by differs.
+    Its config is that of one replication: what the others constrain by differs.
     """
     there = [part.arms for part in of.values() if part.arms is not None]
     if not there:
@@ -180,7 +182,9 @@ def _merged(plan: StudiesPlan, name: str, of: Mapping[int, _Part]) -> SettingArm
     return SettingArms(name, plan.seeds, signatures, outcomes, there[0].config, references)
 
 
-def _setting(plan: StudiesPlan, shown: Held, row: Row, of: Mapping[int, _Part]) -> StudiedSetting:
+def _setting(
+    plan: ReplicationsPlan, shown: Held, row: Row, of: Mapping[int, _Part]
+) -> ReplicatedSetting:
     crossed = shown.crossed[row.name]
     parts = [of[seed] for seed in plan.seeds[: row.counted]]
     outcomes = [part.arms.outcomes for part in parts if part.arms is not None]
@@ -194,7 +198,7 @@ def _setting(plan: StudiesPlan, shown: Held, row: Row, of: Mapping[int, _Part]) 
         str(number): of[seed].gain for number, seed in enumerate(plan.seeds, start=1) if seed in of
     }
     certified = {"feasible": sum(part.is_certified for part in trained), "of": len(trained)}
-    return StudiedSetting.from_json(
+    return ReplicatedSetting.from_json(
         {
             **row.to_json(),
             "marked": shown.mark(row),
@@ -202,15 +206,15 @@ def _setting(plan: StudiesPlan, shown: Held, row: Row, of: Mapping[int, _Part]) 
             "no_winner": lacking,
             "counted_as_constant": constants,
             "certified": certified,
-            "per_study": gains,
+            "per_replication": gains,
         }
     )
 
 
-def _other_tries(objects: ObjectStore, plan: StudiesPlan) -> Iterator[str]:
+def _other_tries(objects: ObjectStore, plan: ReplicationsPlan) -> Iterator[str]:
     """Searches that were given more tries or seeds than planned, after they were stored."""
     for number in range(1, plan.count + 1):
-        name, seeds = plan.study(number), plan.search_seeds[number - 1]
+        name, seeds = plan.replication(number), plan.search_seeds[number - 1]
         for one in (name, tuning_name(name, TUNED)):
             if objects.exists(definition_name(one)):
                 space = load_definition(objects, one).space

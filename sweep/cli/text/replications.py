@@ -1,4 +1,4 @@
-"""Text of studies: their plan before, and the table of the tuned question after."""
+"""Text of replications: their plan, and the table of the tuned question."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from sweep.cli.options import console
 from sweep.cli.spaces import hours_text
 from sweep.cli.text.confirmed import contrast_row
 from sweep.cli.text.power import print_power
-from sweep.confirmation.plan import CONSTRAINED, MEASURES, StudiesPlan
-from sweep.confirmation.studies import TUNED
-from sweep.confirmation.summary import StudiesSummary
+from sweep.confirmation.plan import CONSTRAINED, MEASURES, ReplicationsPlan
+from sweep.confirmation.replications import TUNED
+from sweep.confirmation.summary import ReplicationsSummary
 from sweep.confirmation.words import few_seeds, groups_text, is_early, p_text
 from sweep.render.terminal import Paragraph, table
 from trainables.plain import Json
 
-_UNIT = "studies"
+_UNIT = "replications"
 _RIGHT = (_UNIT, "gain", "from", "to", "p", "no winner", "certified")
 
 
-def print_studies_plan(plan: StudiesPlan, entry: Mapping[str, Json], unit: str) -> None:
+def print_replications_plan(plan: ReplicationsPlan, entry: Mapping[str, Json], unit: str) -> None:
     """What would be trained and tested, with which power and at what price."""
-    out, arms, design = console(), entry["arms_of_a_study"], plan.design
-    out.print(Paragraph(f"{plan.name}: {plan.count} studies of {plan.search}", style="bold"))
+    out, arms, design = console(), entry["arms_of_a_replication"], plan.design
+    out.print(Paragraph(f"{plan.name}: {plan.count} replications of {plan.search}", style="bold"))
     families = [{"family": name, "settings": ", ".join(of)} for name, of in design.families.items()]
     out.print(table(families))
     looks = " and ".join(map(str, design.looks)) or "every number of"
@@ -30,9 +30,9 @@ def print_studies_plan(plan: StudiesPlan, entry: Mapping[str, Json], unit: str) 
     each = f"{len(first)} seed{'s' * (len(first) > 1)}"
     out.print(
         Paragraph(
-            f"Each study repeats the search with {plan.n_proposals} tries a setting on {each} of "
-            f"its own, from {first[0]} on, tunes plain training by as many, and trains both "
-            f"winners on one fresh seed, from {plan.seeds[0]} on. Tested at {looks} studies "
+            f"Each replication repeats the search with {plan.n_proposals} tries a setting on "
+            f"{each} of its own, from {first[0]} on, tunes plain training by as many, and trains "
+            f"both winners on one fresh seed, from {plan.seeds[0]} on. Tested at {looks} {_UNIT} "
             f"({design.rule}), error {design.error:g} for the whole table; equivalent below "
             f"{design.smallest_effect:g} {unit}."
         )
@@ -42,19 +42,20 @@ def print_studies_plan(plan: StudiesPlan, entry: Mapping[str, Json], unit: str) 
     price = "" if hours is None else f", about {hours_text(hours)} (within a factor of 2)"
     out.print(
         Paragraph(
-            f"Cost: {entry['arms']:,} arms at most{price} here. A study: {arms['search']} of the "
-            f"search, {arms[TUNED]} of {TUNED}, {arms['confirmation']} on the fresh seed."
+            f"Cost: {entry['arms']:,} arms at most{price} here. A replication: {arms['search']} of "
+            f"the search, {arms[TUNED]} of {TUNED}, {arms['confirmation']} on the fresh seed."
         )
     )
 
 
-def print_studied(entry: StudiesSummary) -> None:
-    """Print studies, with what the numbers mean below."""
-    out, studies = console(), entry.studies
+def print_replicated(entry: ReplicationsSummary) -> None:
+    """Print replications, with what the numbers mean below."""
+    out, replications = console(), entry.replications
     out.print(
         Paragraph(
-            f"{entry.name}: both sides of {entry.search} tuned anew in every study, test split. "
-            f"{studies.whole} of {studies.planned} planned studies are whole. Plan {entry.plan}.",
+            f"{entry.name}: both sides of {entry.search} tuned anew in every replication, test "
+            f"split. {replications.complete} of {replications.planned} planned {_UNIT} are "
+            f"complete. Plan {entry.plan}.",
             style="bold",
         )
     )
@@ -80,11 +81,11 @@ def print_studied(entry: StudiesSummary) -> None:
         out.print(Paragraph(f"Departs from the plan: {text}", style="yellow", hanging=2))
 
 
-def _legend(entry: StudiesSummary) -> Iterator[str]:
+def _legend(entry: ReplicationsSummary) -> Iterator[str]:
     design, settings = entry.design, entry.settings
     yield (
         "The question is the tuned one: which would one use, each side tuned by "
-        f"{entry.studies.n_proposals} tries a setting? The unit is the study; a matched "
+        f"{entry.replications.n_proposals} tries a setting? The unit is the replication; a matched "
         "comparison is a table of its own."
     )
     yield (
@@ -95,8 +96,8 @@ def _legend(entry: StudiesSummary) -> Iterator[str]:
     yield f"from, to: {'; '.join(sorted({one.interval for one in settings}))}."
     if any(map(is_early, settings)):
         yield (
-            "all ended studies: what is decided early is estimated too large; this is the estimate "
-            "over all studies that have ended, which decides nothing."
+            "all ended replications: what is decided early is estimated too large; this is the "
+            "estimate over all replications that have ended, which decides nothing."
         )
     yield (
         f"p: {p_text(design)}, adjusted: families first, then their settings (Holm), "
@@ -105,9 +106,10 @@ def _legend(entry: StudiesSummary) -> Iterator[str]:
     for one in settings:
         yield from (f"{one.name}: {text}" for text in few_seeds(one, design, _UNIT))
     yield (
-        "no winner: in so many of these studies the search of the constrained side, of the plain "
-        "side, found none. Without a constrained winner one trains plainly, so the study counts "
-        f"as a gain of 0; without a plain one the {entry.worst_score} stands for it."
+        "no winner: in so many of these replications the search of the constrained side, of the "
+        "plain side, found none. Without a constrained winner one trains plainly, so the "
+        f"replication counts as a gain of 0; without a plain one, its score is the "
+        f"{entry.worst_score}."
     )
     yield "certified: constrained winners that the test units certify as feasible, of the trained."
     intervals = [
@@ -118,6 +120,6 @@ def _legend(entry: StudiesSummary) -> Iterator[str]:
     if intervals:
         yield (
             "A setting's gain, loss or equivalence is claimed only where the 95 % crossed "
-            "bootstrap over studies and test units agrees, a family's only where one of its "
+            "bootstrap over replications and test units agrees, a family's only where one of its "
             f"settings' does: {'; '.join(intervals)}."
         )
