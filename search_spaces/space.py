@@ -210,7 +210,7 @@ class SearchSpace(NamedFields):
         if self.phase == "confirmation" and early:
             raise InvalidValue(
                 f"{where}: early_stop must be false in a confirmation, got true: every seed counts "
-                "with what it comes to, in both arms."
+                "with its result, in both arms."
             )
 
     def _check_text(self) -> None:

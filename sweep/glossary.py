@@ -42,8 +42,8 @@ TERMS: Mapping[str, Term] = {
         "a constrained arm and its baseline: same seed, initial weights, batches and noise"
     ),
     "control": _term(
-        "an arm beside a pair that could explain the gain without the constraint: fixed layer "
-        "weights, the gradient cut, other noise or fewer steps; the constraint judges it"
+        "another training of a pair that could explain the gain without the constraint: fixed "
+        "layer weights, the gradient cut, other noise or fewer steps; the constraint judges it"
     ),
     "proposal": _term("one choice of the searched hyperparameters, trained once per search seed"),
     "gain": _term(

@@ -1,4 +1,4 @@
-"""Rules about the words of the code: how docstrings begin, and names that say nothing alone.
+"""Rules about words: how docstrings begin, names that say nothing alone, and messages.
 
 Folders are added to ``FOLDERS`` as they are rewritten, until it is the packages themselves.
 """
@@ -6,6 +6,7 @@ Folders are added to ``FOLDERS`` as they are rewritten, until it is the packages
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,6 +36,11 @@ LATER = (  # parts of these that are not rewritten yet
 FIRST_WORDS = ("Always", "Never", "Nothing", "Of", "Those", "Theirs", "What", "Whether")
 # Verbs and prepositions in the place of a noun: say observation, request, measured, baseline, ...
 NAMES = ("told", "asked", "said", "found", "theirs", "its", "of", "whole", "at")
+
+# Words that a message does without: report, state, require, next to, with, automatically, ...
+IN_MESSAGES = re.compile(
+    r"\b(told|tells?|said|theirs|beside|came to|comes? to|by itself)\b|, say\b", re.IGNORECASE
+)
 
 Named = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
@@ -73,6 +79,39 @@ def names_that_say_nothing(tree: ast.Module) -> Iterator[str]:
             yield f"{node.lineno}: {name}"
 
 
+def messages(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Texts of several words that are no docstring, with their line; {} for what is filled in."""
+    docstrings = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, Named | ast.Module) and node.body and isinstance(node.body[0], ast.Expr)
+    }
+    filled = {
+        id(part)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.JoinedStr)
+        for part in node.values
+    }
+    for node in ast.walk(tree):
+        match node:
+            case ast.JoinedStr(values=values):
+                text = "".join(
+                    str(part.value) if isinstance(part, ast.Constant) else "{}" for part in values
+                )
+            case ast.Constant(value=str(text)) if id(node) not in docstrings | filled:
+                pass
+            case _:
+                continue
+        if " " in text.strip():
+            yield node.lineno, " ".join(text.split())
+
+
+def words_that_messages_do_without(tree: ast.Module) -> Iterator[str]:
+    for line, text in messages(tree):
+        if banned := IN_MESSAGES.search(text):
+            yield f"{line}: {banned[0]!r} in {text!r}"
+
+
 def rewritten_modules() -> list[Path]:
     return [
         file
@@ -95,6 +134,37 @@ def test_docstrings_stand_alone() -> None:
 def test_names_are_nouns() -> None:
     banned = [f"{file}:{one}" for file, tree in trees() for one in names_that_say_nothing(tree)]
     assert not banned, "use the field's term: observation, request, measured, baseline, ..."
+
+
+def test_messages_say_what_happened_in_plain_words() -> None:
+    banned = [
+        f"{file}:{one}"
+        for file in modules()
+        if file.parts[0] != "trainables_testing"
+        for one in words_that_messages_do_without(ast.parse((ROOT / file).read_text("utf-8")))
+        if "Said at step" not in one  # in records that earlier versions stored
+    ]
+    assert not banned, "see CONTRIBUTING.md, House English"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'raise ValueError("no node told its time")',
+        'x = f"{name} goes on by itself."',
+        'note(f"a gamma, say {gamma}")',
+        'help = "Shown beside the "\n',
+        'def f():\n    """Fine."""\n    return "what it came to"',
+        'texts = {"a": ("", "It is said before better.")}',
+    ],
+)
+def test_a_message_with_such_a_word_is_found(source: str) -> None:
+    assert len(list(words_that_messages_do_without(ast.parse(source)))) == 1
+
+
+def test_docstrings_names_and_keys_are_no_messages() -> None:
+    source = '"""What was said."""\ntold = {"beside": f"{x}: whole"}\nsays = "it says so"'
+    assert not list(words_that_messages_do_without(ast.parse(source)))
 
 
 @pytest.mark.parametrize("place", [*FOLDERS, *LATER])

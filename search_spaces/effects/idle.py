@@ -98,7 +98,7 @@ def _of_setting(space: SearchSpace, setting: Setting) -> Iterator[str]:
         if share > MOST:
             yield (
                 f"{DUAL_LR} is too small to do anything in {share:.0%} of its range: in "
-                f"{steps:.0f} dual steps a layer's weight cannot come to {IDLE_WEIGHT:g} there, "
+                f"{steps:.0f} dual steps a layer's weight cannot reach {IDLE_WEIGHT:g} there, "
                 "the output's own being 1. Raise it, or train longer."
             )
 

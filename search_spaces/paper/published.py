@@ -50,10 +50,10 @@ def not_alike(config: ArmConfig, comparison: Comparison) -> tuple[str, ...]:
     if (name, variant) in video.DEPARTURES:
         phrases.append(video.DEPARTURES[name, variant])
     if name == "text_ut" and _short(config.model.checkpoint) != words:
-        phrases.append(f"ours has the words of {_short(config.model.checkpoint)}, theirs {words}'s")
+        phrases.append(f"words of {_short(config.model.checkpoint)}; the paper's {words}'s")
     largest = max(config.test_gammas)
     if comparison.key == text.TextComparison.key and largest != text.LARGEST_GAMMA:
-        phrases.append(f"our test gammas end at {largest:g}, theirs at {text.LARGEST_GAMMA:g}")
+        phrases.append(f"our test gammas end at {largest:g}, the paper's at {text.LARGEST_GAMMA:g}")
     doubts = (d for d in comparison.doubts if not d.startswith(video.OTHER_MODEL))
     return (*phrases, *departures(config), PROTOCOL, *doubts)
 

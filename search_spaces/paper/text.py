@@ -153,7 +153,7 @@ class TextComparison(Comparison):
         if best is None:
             phrases.append("its alpha and f0 are not reported")
         if (self.model, self.data) == ("roberta", "mnli"):
-            phrases.append("said to be omitted, but printed")
+            phrases.append("omitted by its text, but printed")
         return tuple(phrases)
 
 

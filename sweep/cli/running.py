@@ -101,7 +101,7 @@ def run(
     budget.refuse_without_gpu(definition.space)
     if reproduce and (budget or mlflow is not None or named_here("notify")):
         raise Misuse(
-            "--reproduce trains a few arms and tells of them at once: leave out --max-arms, "
+            "--reproduce trains a few arms and compares them at once: leave out --max-arms, "
             "--max-hours, --max-gpu-hours, --mlflow and --notify."
         )
     definition = training.ready(objects, definition, executor, mlflow)

@@ -304,8 +304,8 @@ def _arms(pair: Pair) -> tuple[ArmRecord, ArmRecord]:
     plain = pair.unconstrained
     if plain is None or plain.evaluation is None:
         raise Misuse(
-            f"the unconstrained arm beside {pair.constrained.signature} has no network: leave its "
-            "setting out with --only."
+            f"the baseline of {pair.constrained.signature} has no network: leave its setting "
+            "out with --only."
         )
     return pair.constrained, plain
 

@@ -168,7 +168,7 @@ def route(file: Path) -> Route:
         else:
             if not auth.get("ssh_private_key"):
                 raise Misuse(
-                    f"{file} lacks auth.ssh_private_key: only Ray could tell the key of its head, "
+                    f"{file} lacks auth.ssh_private_key: only Ray knows the key of its head, "
                     "and makes a new key pair where it finds none. Name yours; one that Ray made "
                     "on AWS lies in ~/.ssh, as ray-autoscaler_*.pem."
                 )

@@ -33,7 +33,7 @@ Measure = Literal["unseen_mean", "seen_mean", "shift_mean", "mean_over_gammas", 
 MEASURES: Mapping[Measure, str] = {
     "unseen_mean": "mean over the test gammas beyond what training or selection looked at",
     "seen_mean": "mean over the test gammas that training or selection looked at",
-    "shift_mean": "mean over the shifts beside Gaussian noise and their severities",
+    "shift_mean": "mean over the shifts other than Gaussian noise and their severities",
     "mean_over_gammas": "mean over all test gammas",
     "ood_auc": "area over all test gammas",
 }

@@ -244,7 +244,7 @@ def of_family(family: Family, entry: ConfirmationSummary) -> str:
         text = f"{words}; {numbers}"
         alone = [one.against_plain.marked for one in entry.settings if one.setting in names]
         if outcome != "undecided" and outcome not in alone:
-            text += "; no setting is by itself"
+            text += "; no setting alone is"
     else:
         text = (
             f"undecided: {words} for these test units, {numbers}, but in no binding setting "
@@ -302,7 +302,7 @@ def _against_controls(one: ConfirmedSetting, least: float | None) -> list[str]:
     open_ = [name for name, c in others.items() if c.marked in ("undecided", "equivalent")]
     lost = [name for name, c in others.items() if c.marked == "worse"]
     if not others:
-        return ["Whether it is the constraint that does it, controls would tell (--controls)."]
+        return ["Controls (--controls) would show whether it is the constraint that does it."]
 
     def listed(names: Sequence[str]) -> str:
         slight = {name for name in names if is_slight(others[name].mean or 0.0, least)}
@@ -312,7 +312,7 @@ def _against_controls(one: ConfirmedSetting, least: float | None) -> list[str]:
     if beaten:
         texts.append(f"It is better than {listed(beaten)}, too.")
     if open_:
-        texts.append(f"It is not told apart from {_listed(open_)}: that may explain the gain.")
+        texts.append(f"It is not distinct from {_listed(open_)}: that may explain the gain.")
     matched = [name for name in lost if others[name].question == "matched"]
     if matched:
         texts.append(f"It is worse than {listed(matched)}: the constraint is not what works.")
@@ -328,7 +328,7 @@ def limits(entry: ConfirmationSummary) -> list[str]:
         texts.append(
             f"Equivalent: two one-sided tests rule out {entry.design.smallest_effect:g} "
             f"{entry.unit} or more either way, each at the whole level, so that an interval may "
-            "reach beyond. It is said before better and worse, whose p stands beside it."
+            "reach beyond. It takes precedence over better and worse, whose p is given as well."
         )
     drawn = [contrast.units for contrast in entry.contrasts if contrast.units is not None]
     if len(drawn) < len(entry.contrasts):
@@ -354,7 +354,7 @@ def limits(entry: ConfirmationSummary) -> list[str]:
     if any(contrast.seeds > contrast.counted for contrast in entry.contrasts):
         texts.append(
             "Seeds that ended after a decision, or after the last look, do not count. Early "
-            "decisions are made by large estimates: those over all ended seeds stand beside them."
+            "decisions are made by large estimates: those over all ended seeds are given as well."
         )
     return texts
 

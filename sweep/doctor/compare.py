@@ -142,7 +142,7 @@ def clock_check(off_s: Mapping[str, float]) -> Check:
         return Check(
             "clock",
             False,
-            f"off the head's: {told}" if wrong else "no node told its time",
+            f"off the head's: {told}" if wrong else "no node reported its time",
             "Let every node take its time from NTP (chrony, systemd-timesyncd).",
         )
     return Check("clock", True, f"at most {max(map(abs, off_s.values())):.2f} s off the head's")

@@ -69,7 +69,7 @@ FIGURES: Mapping[str, Drawing] = {
     ),
     "scores": Drawing(
         "Score by test gamma",
-        f"Each setting's pair, beside predictors that need no training. {_SEEDS} {_NOISE}",
+        f"Each setting's pair, with predictors that need no training. {_SEEDS} {_NOISE}",
         scores.by_gamma,
     ),
     "gain-by-gamma": Drawing(
@@ -120,7 +120,7 @@ FIGURES: Mapping[str, Drawing] = {
     ),
     "failure": Drawing(
         "An infeasible proposal",
-        "The infeasible proposal of each setting that misses most of its constraint, beside the "
+        "The infeasible proposal of each setting that misses most of its constraint, with the "
         f"pair that is shown elsewhere. {_SEEDS} {_NOISE}",
         search.failure,
         a_page=4,

@@ -371,7 +371,7 @@ def _commands(
         following[f"The report of {one.name}."] = of.say("report", one.name)
     replications = load_replications(of.objects, replications_name(of.name))
     if replications is not None:
-        following["What its replications came to."] = of.say(
+        following["Results of its replications."] = of.say(
             "confirm", of.name, "--replications", str(replications.count)
         )
     export = of.say("export", of.name, "--out", "results")

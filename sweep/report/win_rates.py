@@ -246,8 +246,8 @@ class Judge:
             told = [row for row in found if _is_number(row["preference"])]
             if len(told) <= equal < len(ours):
                 raise Failure(
-                    f"the judge {self.name} was asked about {len(ours) - equal} pairs of answers, "
-                    "and no reply said which it prefers: look at its template and its parser."
+                    f"the judge {self.name} got {len(ours) - equal} pairs of answers, and no reply "
+                    "names the one that it prefers: look at its template and its parser."
                 )
             rate = self._metrics.get_winrate(told)
             if not self._length_controlled:

@@ -152,5 +152,5 @@ def of_driver(sweep: str, what: str, storage: str) -> Event:
 
 def of_storage(sweep: str, error: BaseException) -> Event:
     """A sweep on a cluster waits until its storage can be written again."""
-    text = f"{sweep} waits: {error} Its job goes on by itself once it can be written again."
+    text = f"{sweep} waits: {error} Its job continues once it can be written again."
     return Event("stalled", sweep, text)

@@ -178,7 +178,7 @@ class CodeOfArms:
             f"{self._name} uses {counted(len(self.others), 'arm')} of other code "
             f"({', '.join(sorted(theirs))}; here {told}), and a pair of two codes may differ by "
             "its code. Nothing more is trained. Give the same command with --accept-code to take "
-            "what that code came to: tables mark pairs of two codes. To train all anew, `sweep "
+            "the results of that code: tables mark pairs of two codes. To train all anew, `sweep "
             "run` it with another --storage; of a confirmation, `sweep confirm` with another "
             "--name. Or restore that code, and give what you changed another name."
         )

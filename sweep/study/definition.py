@@ -173,7 +173,7 @@ def _renamed(objects: ObjectStore, definition: Definition) -> str:
     of_before = [faults for version, faults in judged if version == UNKNOWN]
     faults = sorted({fault for faults in of_before for fault in faults})
     why = "; ".join(arm.MENDED[fault] for fault in faults) or (
-        "a gamma that was computed, say 0.1 + 0.2, was not taken for 0.3, or a default was another"
+        "a computed gamma, such as 0.1 + 0.2, was not taken for 0.3, or a default was another"
     )
     return (
         f"by an earlier release, and {len(of_before)} of its {len(judged)} judged proposals train "

@@ -149,7 +149,7 @@ def _why_no_winner(closest: ProposalResult | None, reason: str) -> str:
     if closest.hindrance == "no unconstrained arm":
         baselines = [p.unconstrained for p in closest.pairs if p.compared is None]
         reasons = [arm.reason for arm in baselines if arm is not None and arm.reason]
-        return f"proposal {number} has no finished unconstrained arm to stand beside" + (
+        return f"proposal {number} has no finished unconstrained arm to compare with" + (
             f": {reasons[0]}" if reasons else ""
         )
     if closest.hindrance == "asks for too little":

@@ -110,7 +110,7 @@ def _baseline(pair: Pair) -> ArmRecord:
     if plain is None or plain.evaluation is None:
         status = "missing" if plain is None else plain.status
         raise Misuse(
-            f"the unconstrained arm beside {pair.constrained.signature} has no network ({status}): "
+            f"the baseline of {pair.constrained.signature} has no network ({status}): "
             "leave --arm at constrained."
         )
     return plain
@@ -259,7 +259,7 @@ class Models:
         return (
             f"Networks of setting `{arm.setting}` of the sweep `{self._sweep}`, trained by "
             "descent-sweep. The alias `winner` is the best feasible constrained arm's, "
-            "`unconstrained` that of the plain arm beside it. The version says what it takes."
+            "`unconstrained` that of its baseline. The version has its input and output."
         )
 
     def _new_version(

@@ -132,7 +132,7 @@ def _search_sections(searched: Sequence[str]) -> dict[str, list[Chart]]:
             _card("PARALLEL", OBJECTIVE, **chart),
             _scatter(WORST_MISSING_SHARE, OBJECTIVE),
         ],
-        "Seen, unseen; beside plain": [
+        "Seen, unseen; gain": [
             _scatter(SEEN_MEAN, UNSEEN_MEAN),
             _bar(OBJECTIVE_GAIN),
         ],

@@ -98,7 +98,7 @@ def require_words(config: ModelConfig, tokens: int, words: int) -> None:
         raise InvalidValue(
             f"the tokenizer of checkpoint {config.checkpoint!r} has {tokens} tokens, but its "
             f"network has words for {words}: they are of different models, or tokens such as "
-            "[PAD] were added. Put the network's own tokenizer beside its weights, or give the "
+            "[PAD] were added. Put the network's own tokenizer next to its weights, or give the "
             f"network words for them: resize_token_embeddings({tokens}), then save_pretrained."
         )
 

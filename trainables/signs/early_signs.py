@@ -37,7 +37,8 @@ from trainables.signs import limits
 INPUT_ADVICE = (
     "Raise constraint.reference_loss, bound the first layer (constraint.reference=bound_first)"
 )
-WENT = "Said at step "  # begins what a record says of a sign that stands no longer
+# Begins what a record has of a sign that no longer holds; the second in earlier records.
+WENT = ("Warned at step ", "Said at step ")
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ class EarlySigns:
 def _went(text: str, reports: Sequence[Report]) -> str:
     """A sign of the report before the last, in the past."""
     before, now = (report.step for report in reports[-2:])
-    return f'{WENT}{before} and no longer true at step {now}: "{_first_sentence(text)}"'
+    return f'{WENT[0]}{before} and no longer true at step {now}: "{_first_sentence(text)}"'
 
 
 def _first_sentence(text: str) -> str:

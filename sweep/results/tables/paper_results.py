@@ -124,7 +124,7 @@ def results_arranged(lines: Sequence[Line], notes: Sequence[str], *, beside_pape
         *(note for note in of_models if not any(note in other for other in of_paper)),
         *of_paper,
     ]
-    caption = "Constrained beside unconstrained, in the paper's arrangement"
+    caption = "Constrained and unconstrained, in the paper's arrangement"
     return Table("paper_results", caption, rows, shown, notes, texts=1 + len(kept), headed=1)
 
 

@@ -234,7 +234,7 @@ def test_a_driver_is_not_started_while_the_store_cannot_be_written(
     assert drivers.starts == 2
     assert [event.kind for event in told] == ["stalled"]
     assert "No space left on device" in told[0].text
-    assert "goes on by itself" in told[0].text
+    assert "continues once" in told[0].text
     assert next(full, False) is False
     assert capsys.readouterr().out.count("No space left on device") == 1
 

@@ -275,7 +275,7 @@ def test_seeds_after_the_decision_are_told_of_and_do_not_count(objects: ObjectSt
 
 @pytest.mark.parametrize(
     ("penalty", "text"),
-    [(0.0, "better than penalty, too"), (1.0, "not told apart from penalty")],
+    [(0.0, "better than penalty, too"), (1.0, "not distinct from penalty")],
 )
 def test_controls_say_whether_it_is_the_constraint(
     objects: ObjectStore, penalty: float, text: str

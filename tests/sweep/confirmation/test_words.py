@@ -60,11 +60,11 @@ def test_what_few_seeds_can_show_stands_beside_a_claim() -> None:
 @pytest.mark.parametrize(
     ("marked", "ends"),
     [
-        ({}, "controls would tell (--controls)."),
+        ({}, "whether it is the constraint that does it."),
         ({"deep_supervision": "better"}, "It is better than deep supervision, too."),
         (
             {"deep_supervision": "worse", "detached": "undecided"},
-            "It is not told apart from detached: that may explain the gain. It is worse than deep "
+            "It is not distinct from detached: that may explain the gain. It is worse than deep "
             "supervision: the constraint is not what works.",
         ),
         (

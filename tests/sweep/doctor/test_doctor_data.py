@@ -73,7 +73,7 @@ TABLES = {
     "a CSV of other columns": (
         {"IMDB Dataset.csv": "review,sentiment\nGood.,positive\nBad.,negative\n"},
         r"none of the known data sets\. As tables of texts, which data\.name=hf:NAME reads: "
-        r".*columns review, sentiment\. Known are label beside",
+        r".*columns review, sentiment\. Known are label with",
         False,
     ),
     "a CSV without test examples": (

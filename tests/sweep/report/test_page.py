@@ -197,7 +197,7 @@ def test_an_unfinished_sweep_says_so_and_what_failed(tmp_path: Path) -> None:
 def test_a_sign_that_no_longer_stood_is_told_after_those_that_do(tmp_path: Path) -> None:
     objects = ObjectStore(tmp_path)
     definition = store_sweep(objects, {FIRST: [INFEASIBLE] * 2})
-    past = f'{WENT}500 and no longer true at step 750: "Layer 5 is wound up."'
+    past = f'{WENT[1]}500 and no longer true at step 750: "Layer 5 is wound up."'
     store = ArmStore(objects)
     for number, signs in enumerate(([past], ["Layer 1 is paid to raise its loss."])):
         (arm, *_) = arms_of_proposal(definition, FIRST, number, point(number))

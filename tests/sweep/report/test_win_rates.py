@@ -202,7 +202,7 @@ def test_answers_that_were_not_judged_are_told_and_asked_for_again(tmp_path: Pat
         judge.compare(ours[:1], theirs[:1])
         server.mumbles = True
         assert judge.compare(ours, theirs).judged == 1
-        with pytest.raises(Failure, match=r"about 1 pairs of answers, and no reply said"):
+        with pytest.raises(Failure, match=r"1 pairs of answers, and no reply names"):
             judge.compare(ours[1:], theirs[1:])
         server.mumbles = False
         server.asked.clear()

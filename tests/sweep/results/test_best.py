@@ -441,4 +441,4 @@ def test_an_unconstrained_arm_that_failed_still_keeps_a_pair_from_winning(
     ArmStore(objects).put_record(ended(plain, "failed", "no memory"))
     entry = entries(objects)[0]
     assert entry["winner"] is False
-    assert "no finished unconstrained arm to stand beside: no memory" in entry["why"]
+    assert "no finished unconstrained arm to compare with: no memory" in entry["why"]

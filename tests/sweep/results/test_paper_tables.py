@@ -225,8 +225,8 @@ def test_texts_have_areas_and_an_encoder_is_known_by_its_checkpoint() -> None:
     assert (ut.model, ut.constrained, ut.unconstrained) == ("ut", 1.719, 1.714)
     reasons = not_alike(words_of("a/model"), ut)
     assert reasons[:2] == (
-        "ours has the words of model, theirs distilbert-base-uncased's",
-        "our test gammas end at 0.8, theirs at 2",
+        "words of model; the paper's distilbert-base-uncased's",
+        "our test gammas end at 0.8, the paper's at 2",
     )
     assert not any("words" in r for r in not_alike(words_of("distilbert-base-uncased"), ut))
 

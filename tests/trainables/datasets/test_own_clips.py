@@ -79,7 +79,7 @@ def test_other_files_beside_own_clips_are_left_out(tmp_path: Path) -> None:
         (("a", "b"), r"has 2 clip\(s\), but needs at least 3.*Cut a long film"),
         (("a", "b", "c", "a.avi"), r"two clips called a: a and a\.avi\. If they show the same"),
         (("a.mkv", "b", "c", "a.avi"), r"two clips called a: a\.avi and a\.mkv"),
-        (("train/a", "train/b", "test/c", "d.avi"), r"clips beside them: d\.avi\. It is unclear"),
+        (("train/a", "train/b", "test/c", "d.avi"), r"clips next to them: d\.avi\. It is unclear"),
         (("test/a", "test/b"), r"has test/, but no train/"),
     ],
 )

@@ -186,8 +186,8 @@ def test_one_label_is_nothing_to_classify(library: Any, tmp_path: Path, labels: 
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([{"words": "a", "label": 0}], "has columns words, label. Known are label beside one of"),
-        ([{"text": "a", "stars": 0}], "has columns text, stars. Known are label beside one of"),
+        ([{"words": "a", "label": 0}], "has columns words, label. Known are label with one of"),
+        ([{"text": "a", "stars": 0}], "has columns text, stars. Known are label with one of"),
         ([{"text": "a", "label": 0.5}], "They must be classes: a ClassLabel"),
         ([{"text": None, "label": 0}, {"text": "b", "label": 1}], "row 0: its text is no text"),
         ([{"text": "a\0", "label": 0}, {"text": "b", "label": 1}], "row 0: it holds null"),

@@ -205,8 +205,8 @@ def _columns(table: Table, data: DataConfig, root: Path) -> tuple[str, ...]:
     if not choices or "label" not in have:
         pairs = ", ".join(f"{a} and {b}" for a, b in PAIRS)
         raise BadData(
-            f"{data.name} in {root} has columns {', '.join(have)}. Known are label beside one of "
-            f"{', '.join(SINGLE)}, or beside two: {pairs}. Rename its columns: in the first line "
+            f"{data.name} in {root} has columns {', '.join(have)}. Known are label with one of "
+            f"{', '.join(SINGLE)}, or with two: {pairs}. Rename its columns: in the first line "
             "of a CSV, or with rename_column, and save it again."
         )
     return choices[0]

@@ -107,7 +107,7 @@ def list_text(data: DataConfig, group: DataGroup = "texts") -> RawText:
     if group == "texts" and len(labels) < 2:
         raise BadData(
             f"{data.name} in {raw.root} has {len(labels)} label(s) ({', '.join(labels)}), but "
-            "classification needs at least 2: with one there is nothing to tell apart, and the "
+            "classification needs at least 2: with one there is nothing to classify, and the "
             "constant prediction is never wrong. Add examples of another label, or give another "
             "data set."
         )

@@ -169,7 +169,7 @@ def _require_sentencepiece(folder: Path) -> None:
         raise BadData(
             f"the tokenizer in {folder} is {models[0]}, which needs the Python package "
             "`sentencepiece`; it is not installed. Install it (pip install sentencepiece), or put "
-            "a tokenizer.json beside it, which save_pretrained writes where it is installed."
+            "a tokenizer.json next to it, which save_pretrained writes where it is installed."
         )
 
 

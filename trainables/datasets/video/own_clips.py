@@ -61,7 +61,7 @@ def _divided(root: Path) -> tuple[list[Path], list[Path]]:
     beside = [place.name for place in _places(root) if place.name not in ("train", "test")]
     if beside:
         raise BadData(
-            f"{root} has train/ or test/, and clips beside them: {', '.join(beside[:5])}. It is "
+            f"{root} has train/ or test/, and clips next to them: {', '.join(beside[:5])}. It is "
             "unclear which split these belong to. Move them into train/ or test/."
         )
     if not (root / "train").is_dir():
