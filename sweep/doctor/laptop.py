@@ -21,7 +21,7 @@ from sweep.doctor import yaml_check
 from sweep.doctor.check import Check, last_line
 from sweep.doctor.data import Scope
 from sweep.doctor.node import token_file
-from sweep.doctor.ports import NEVER_OPEN, answering
+from sweep.doctor.ports import NEVER_OPEN, find_open_ports
 from sweep.tracking.address import refuse_password
 from trainables.code_version import code_version
 from trainables.errors import SweepError
@@ -154,7 +154,7 @@ def ports_from_here(host: str, *, is_filtered: bool) -> Iterator[Check]:
             token alone does.
     """
     known = {**NEVER_OPEN, **RAY_PORTS}
-    found = answering(host, known)
+    found = find_open_ports(host, known)
     wrong = [port for port in found if port in NEVER_OPEN or is_filtered]
     if wrong:
         named = ", ".join(f"{port} ({known[port]})" for port in wrong)

@@ -8,15 +8,15 @@ import platform
 import shutil
 import socket
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from sweep.cluster.tunnel import TOKEN_FILE
+from sweep.cluster.tunnel import LOOPBACK, TOKEN_FILE
 from sweep.doctor import machine as doctor
 from sweep.doctor.check import Check, last_line, nearest, run_python, writable
 from sweep.doctor.data import Requirement, folder_check, look, need_check
-from sweep.doctor.ports import NEVER_OPEN, answering, listeners
+from sweep.doctor.ports import NEVER_OPEN, find_open_ports
 from trainables.code_version import DISTRIBUTION, code_version
 from trainables.environment import package_versions
 from trainables.errors import SweepError
@@ -73,7 +73,7 @@ def _checks(request: Request, node: str, gpus: float, *, is_head: bool) -> Itera
     yield doctor.disk(request.storage)
     yield _cache()
     yield token_file()
-    yield from _ports(request.head, is_head=is_head)
+    yield check_closed_ports(request.head)
     if request.probe is not None:
         yield shared_storage(request.storage, request.probe, node)
     if request.folder is not None:
@@ -172,27 +172,20 @@ def compared_gpus(offered: float, seen: list[str], *, is_head: bool) -> Check:
     return Check("GPUs", True, names or "none")
 
 
-def _ports(head: str, *, is_head: bool) -> Iterator[Check]:
-    """What hands out results or the cluster: on loopback alone; a worker does not get to it."""
-    if not is_head:
-        yield closed(map(str, answering(head, NEVER_OPEN)), f"of the head {head} answer here")
-        return
-    beyond = [one for one in listeners() if not one.is_loopback]
-    never = [str(one) for one in beyond if one.port in NEVER_OPEN]
-    yield closed(never, "listen beyond the head's loopback")
-    yield Check("open ports", True, ", ".join(map(str, beyond)) or "none")  # not judged
+def check_closed_ports(head: str) -> Check:
+    """Check that this node does not reach what gives away the cluster or its results.
 
-
-def closed(found: Iterable[str], what: str) -> Check:
-    """The line about ports of the head that should be closed; ``found`` are the open ones."""
-    wrong = list(found)
-    kinds = ", ".join(f"{port} ({what_for})" for port, what_for in NEVER_OPEN.items())
-    if not wrong:
-        return Check("closed ports", True, f"none of {kinds} {what}")
-    return Check(
-        "closed ports",
-        False,
-        f"ports {', '.join(wrong)} {what}",
-        "Start them on 127.0.0.1 (ray start --dashboard-host=127.0.0.1, mlflow server --host "
-        "127.0.0.1) and reach them through ssh; close the rest in the firewall.",
-    )
+    The head looks at its own address, too: what is on its loopback alone does not answer there.
+    """
+    is_visible = head not in LOOPBACK  # else every node is this machine
+    open_ports = find_open_ports(head, NEVER_OPEN) if is_visible else []
+    if open_ports:
+        return Check(
+            "closed ports",
+            False,
+            f"ports {', '.join(map(str, open_ports))} of the head {head} answer here",
+            "Start them on 127.0.0.1 (ray start --dashboard-host=127.0.0.1, mlflow server --host "
+            "127.0.0.1) and reach them through ssh; close the rest in the firewall.",
+        )
+    ports = ", ".join(f"{port} ({service})" for port, service in NEVER_OPEN.items())
+    return Check("closed ports", True, f"none of {ports} of the head {head} answers here")

@@ -17,7 +17,7 @@ from sweep.doctor.data import needs_of
 from sweep.doctor.node import (
     NodeReport,
     Request,
-    closed,
+    check_closed_ports,
     compared_gpus,
     report,
     shared_storage,
@@ -140,19 +140,18 @@ def test_a_token_that_others_can_read_is_told_without_showing_it(
     assert token_file().passed
 
 
-def test_ports_that_give_a_cluster_away_are_found_where_they_listen(
+def test_ports_that_give_a_cluster_away_are_found_beyond_the_loopback(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """As of a head: 127.0.0.2 is this machine's, and what listens on 127.0.0.1 is not there."""
     with socket.create_server(("127.0.0.1", 0)) as near, socket.create_server(("", 0)) as far:
         near_port, far_port = (server.getsockname()[1] for server in (near, far))
         monkeypatch.setattr(doctor_nodes, "NEVER_OPEN", {near_port: "dashboard", far_port: "it"})
-        here = next(doctor_nodes._ports("", is_head=True))
-        there = next(doctor_nodes._ports("127.0.0.1", is_head=False))
-    assert (here.passed, there.passed) == (False, False)
-    assert here.found.startswith(f"ports {far_port} ")
-    assert str(near_port) not in here.found
-    assert there.found.startswith(f"ports {', '.join(map(str, sorted((near_port, far_port))))} of")
-    assert closed([], "listen").passed
+        check = check_closed_ports("127.0.0.2")
+        assert not check.passed
+        assert check.found == f"ports {far_port} of the head 127.0.0.2 answer here"
+        assert check_closed_ports("127.0.0.1").passed  # a cluster of this machine alone
+    assert check_closed_ports("127.0.0.2").passed
 
 
 @pytest.mark.slow
@@ -169,7 +168,7 @@ def test_a_node_reports_what_it_is_asked_for(objects: ObjectStore) -> None:
     assert needs[0].name in worker.facts
     head = report(replace(request, probe=None), "node-0", gpus=0, is_head=True)
     names = [check.name for check in head.checks]
-    assert {"open ports", needs[0].name} <= set(names)  # a submission is fingerprinted there
+    assert {"closed ports", needs[0].name} <= set(names)  # a submission is fingerprinted there
     assert "storage" not in names
 
 
