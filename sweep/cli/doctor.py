@@ -19,7 +19,7 @@ from sweep.cli.options import (
     print_json,
 )
 from sweep.doctor.check import Check
-from sweep.doctor.data import Requirement, Scope, needs_of
+from sweep.doctor.data import Requirement, Scope, list_requirements
 from sweep.study.opening import open_store
 from trainables.errors import Misuse
 
@@ -42,8 +42,8 @@ from trainables.errors import Misuse
     show_default=True,
     help="Check this machine (local), or every node of its cluster (cluster).",
 )
-@click.option("--needs", hidden=True, help="What a SPACE elsewhere reads, as JSON.")
-@click.option("--machine", "machines", multiple=True, hidden=True, help="That is to be a worker.")
+@click.option("--needs", hidden=True, help="Data and checkpoints that arms read, as JSON.")
+@click.option("--machine", "machines", multiple=True, hidden=True, help="Expected worker.")
 @json_option
 def doctor(
     space: str | None,
@@ -63,68 +63,74 @@ def doctor(
     arms will run. --address checks a cluster from a laptop: its cluster.yaml, who is let in, ports,
     and every node. Exit 1 if a check fails.
     """
-    wanted = _needs(space, data, options)
+    requirements = _requirements(space, data, options)
     if needs is not None:
-        wanted += tuple(map(Requirement.from_json, json.loads(needs)))
-    scope = Scope(mlflow, data if space is None else None, wanted, tuple(machines))
+        requirements += tuple(map(Requirement.from_json, json.loads(needs)))
+    scope = Scope(mlflow, data if space is None else None, requirements, tuple(machines))
     if at.address is not None:
         if notify is not None:
-            raise Misuse("--notify tries what the driver would do: give it on the cluster's head.")
+            raise Misuse(
+                "--notify tests what the driver would do, so it cannot be given with --address: "
+                "give it on the cluster's head."
+            )
         from sweep.doctor import laptop
 
-        found = laptop.checks(at.address, given_storage(), scope)
+        checks = laptop.checks(at.address, given_storage(), scope)
     elif where == "cluster":
         from sweep.doctor import cluster
 
-        found = cluster.checks(open_store(at.storage).root, scope)
+        checks = cluster.checks(open_store(at.storage).root, scope)
     else:
         from sweep.doctor import machine
 
-        found = machine.checks(open_store(at.storage).root, scope)
+        checks = machine.checks(open_store(at.storage).root, scope)
         if space is not None:
-            found = chain(found, _device(options.space_of(space, {})))
-    raise SystemExit(_print(_with_notice(found, notify), as_json=as_json))
+            checks = chain(checks, _check_device(options.space_of(space, {})))
+    if notify is not None:
+        checks = chain(checks, _check_notification(notify))
+    raise SystemExit(_print(checks, as_json=as_json))
 
 
-def _device(space: SearchSpace) -> Iterator[Check]:
-    """Whether this machine has the device that a space trains on."""
+def _check_device(space: SearchSpace) -> Iterator[Check]:
+    """Check that this machine has the device that a space trains on."""
     from sweep.study.requirements import require_device
 
     try:
         require_device(space)
     except Misuse as error:
-        yield Check("device", False, str(error), "")
+        yield Check("device", False, str(error))
 
 
-def _needs(space: str | None, data: str | None, options: SpaceOptions) -> tuple[Requirement, ...]:
+def _requirements(
+    space: str | None, data: str | None, options: SpaceOptions
+) -> tuple[Requirement, ...]:
     if space is not None:
-        return needs_of(options.space_of(space, {} if data is None else {"data.folder": data}))
+        fields = {} if data is None else {"data.folder": data}
+        return list_requirements(options.space_of(space, fields))
     if options:
-        raise Misuse("--set, --only and --full say what of one space to look at: give SPACE.")
+        raise Misuse("--set, --only and --full change a space, and none is given: give SPACE.")
     return ()
 
 
-def _with_notice(found: Iterator[Check], target: str | None) -> Iterator[Check]:
-    yield from found
-    if target is not None:
-        from sweep.doctor.notify import try_out
-        from sweep.run.notifications import check_target
+def _check_notification(target: str) -> Iterator[Check]:
+    from sweep.doctor.machine import check_notification
+    from sweep.run.notifications import check_target
 
-        yield try_out(check_target(target))
+    yield check_notification(check_target(target))
 
 
-def _print(found: Iterator[Check], *, as_json: bool) -> int:
+def _print(checks: Iterator[Check], *, as_json: bool) -> int:
     """Print the checks as they are made; the exit code."""
-    out, checks = console(), []
-    for check in found:
-        checks.append(check)
+    out, printed = console(), []
+    for check in checks:
+        printed.append(check)
         if not as_json:
             mark = "[green]pass[/green]" if check.passed else "[red]FAIL[/red]"
-            colon = ": " if check.found else ""
-            text = f"{escape(check.name)}{colon}{escape(check.found)}"
+            colon = ": " if check.finding else ""
+            text = f"{escape(check.name)}{colon}{escape(check.finding)}"
             out.print(f"{mark}  {text}", soft_wrap=True)
             if not check.passed and check.advice:
                 out.print(f"      {escape(check.advice)}", soft_wrap=True)
     if as_json:
-        print_json([vars(check) for check in checks])
-    return 0 if all(check.passed for check in checks) else 1
+        print_json([check.to_json() for check in printed])
+    return 0 if all(check.passed for check in printed) else 1

@@ -1,7 +1,7 @@
 """Cluster checks from the head (`sweep doctor --where cluster`), node by node.
 
-A cluster that answers strangers is refused: nothing is run on it. What all nodes agree on is one
-line; a node that differs gets its own.
+A cluster that lets strangers in is refused: nothing is run on it. A result that all nodes share is
+one line; a node that differs gets its own.
 """
 
 from __future__ import annotations
@@ -10,19 +10,32 @@ import os
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from sweep.doctor import machine as doctor
-from sweep.doctor import node as doctor_nodes
-from sweep.doctor.check import Check, last_line, run_python
-from sweep.doctor.compare import Node, Reports, clock_check, compared, machines_check
+from sweep.doctor import machine
+from sweep.doctor.check import (
+    OPEN_CLUSTER_ADVICE,
+    SILENT_HEAD_ADVICE,
+    TOKEN_ADVICE,
+    Check,
+    last_line,
+    run_python,
+)
+from sweep.doctor.compare import check_clocks, check_machines, compare_reports, silent_report
 from sweep.doctor.data import Scope
-from sweep.doctor.node import SHARED_ADVICE, NodeReport, Request
+from sweep.doctor.node import (
+    SHARED_ADVICE,
+    Node,
+    NodeReport,
+    Request,
+    describe_node,
+    read_clock,
+)
 from sweep.executors.ray_session import attached_ray
 from trainables.errors import Failure
 from trainables.plain import Json
@@ -32,16 +45,9 @@ NODE_ANSWER_S = 120.0  # a node starts a process and imports torch
 STRANGER_S = 60
 CLOCK_CALLS = 3
 HEAD = "node:__internal_head__"  # the resource by which Ray marks the head
-UNSEEN = "it could not be seen who is let in, so nothing was run on this cluster"
-TOKEN_ADVICE = (
-    "Every node needs RAY_AUTH_MODE=token and the same token before `ray start` (docs/cluster.md)."
-)
-SILENT_HEAD = (
-    "Is the head up, and has it memory and CPU left (`ray status`, `top`)? Its "
-    "/tmp/ray/session_latest/logs/gcs_server.out says more; `ray up` again starts Ray anew."
-)
+UNTRIED = "so it is unknown who is let in, and nothing was run on this cluster"
 AUTHENTICATION = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
-# Looks at the cluster's key-value store, through which anybody could run code on it.
+# Reads the cluster's key-value store, through which anybody could run code on it.
 STRANGER = """
 import sys
 from ray._raylet import GcsClient
@@ -55,117 +61,108 @@ REFUSALS = ("InvalidAuthToken", "Unauthenticated", "AuthenticationError")
 def checks(storage: str, scope: Scope) -> Iterator[Check]:
     """Every check of the cluster that this machine belongs to; see ``machine.checks``."""
     try:
-        address = _address()
+        address = _control_address()
     except Exception as error:
-        why = f"no cluster was found from this machine: {_told(error)}"
+        finding = f"no cluster was found from this machine: {_reason(error)}"
         advice = "Run this on the head of a cluster that is up, or give --address from elsewhere."
-        yield Check("Ray", False, why, advice)
+        yield Check("Ray", False, finding, advice)
         return
-    refusal = strangers(address)
+    refusal = check_strangers(address)
     yield refusal
     if not refusal.passed:
         return
     try:
         with attached_ray():
-            found = nodes()
-            yield from _counted(found, scope.machines)
-            yield from _of_nodes(found, storage, scope)
+            nodes = list_nodes()
+            yield from _count_nodes(nodes)
+            if scope.machines:
+                yield check_machines(scope.machines, {node.address for node in nodes})
+            yield from _check_nodes(nodes, storage, scope)
     except Failure as error:
         yield Check("Ray", False, str(error), TOKEN_ADVICE)
 
 
-def _counted(found: Sequence[Node], machines: Sequence[str]) -> Iterator[Check]:
-    workers = sum(not node.is_head for node in found)
-    gpus = sum(node.gpus for node in found)
-    yield Check("Ray", True, f"{ray.__version__}, {len(found)} nodes, {gpus:g} GPUs")
+def _count_nodes(nodes: Sequence[Node]) -> Iterator[Check]:
+    workers = sum(not node.is_head for node in nodes)
+    gpus = sum(node.gpus for node in nodes)
+    yield Check("Ray", True, f"{ray.__version__}, {len(nodes)} nodes, {gpus:g} GPUs")
     yield Check(
         "workers",
         workers > 0,
         f"{workers} are up",
-        "Nothing below was looked at where arms will run. Start a sweep, or a node, and run this "
-        "again while it is up.",
+        "Where arms will run, nothing was checked. Start a sweep or a node, and run this again "
+        "while it is up.",
     )
-    if machines:
-        yield machines_check(machines, {node.address for node in found})
 
 
-def _of_nodes(found: Sequence[Node], storage: str, scope: Scope) -> Iterator[Check]:
-    head = next((node.address for node in found if node.is_head), "")
-    own = doctor.storage_check(storage)
-    yield replace(own, name="storage of the head")
-    with _probe(storage) if own.passed else nullcontext() as probe:
-        reports = asked(found, Request(storage, probe, head, scope.needs, scope.folder))
-        yield from compared(reports)
+def _check_nodes(nodes: Sequence[Node], storage: str, scope: Scope) -> Iterator[Check]:
+    head = next((node.address for node in nodes if node.is_head), "")
+    of_head = machine.check_storage(storage)
+    yield replace(of_head, name="storage of the head")
+    with _probe(storage) if of_head.passed else nullcontext() as probe:
+        request = Request(storage, probe, head, scope.requirements, scope.folder)
+        reports = collect_reports(nodes, request)
+        yield from compare_reports(reports)
         if probe is not None:
-            yield _arrived(storage, probe, reports)
-    yield clocks([node for node, said in reports.items() if isinstance(said, NodeReport)])
-    yield doctor.tracking(storage, scope.mlflow)
+            yield _check_probes(storage, probe, reports)
+    yield check_clocks(_clock_offsets([node for node, report in reports.items() if report.facts]))
+    yield machine.check_tracking(storage, scope.mlflow)
 
 
-# --- who gets in ----------------------------------------------------------------------------------
-
-
-def strangers(address: str) -> Check:
-    """Whether a process without a token is refused by the cluster at ``address`` (host:port)."""
+def check_strangers(address: str) -> Check:
+    """Check that the cluster at ``address`` (host:port) refuses a process without a token."""
     environment = {name: v for name, v in os.environ.items() if name not in AUTHENTICATION}
     environment["RAY_AUTH_MODE"] = "disabled"
-    ran = run_python(STRANGER, address, wait_s=STRANGER_S, environment=environment)
+    ran = run_python(STRANGER, address, timeout_s=STRANGER_S, environment=environment)
     if ran is None:
-        found = f"no answer within {STRANGER_S} s: {UNSEEN}"
-        return Check("token", False, found, SILENT_HEAD)
+        finding = f"no answer within {STRANGER_S} s, {UNTRIED}"
+        return Check("token", False, finding, SILENT_HEAD_ADVICE)
     if "let in" in ran.stdout:
-        return Check(
-            "token",
-            False,
-            "the cluster takes commands from anybody who reaches it, so nothing was run on it",
-            f"Take it down, and start it again with a token. {TOKEN_ADVICE}",
-        )
+        finding = "the cluster takes commands from anybody who reaches it, so nothing was run on it"
+        return Check("token", False, finding, OPEN_CLUSTER_ADVICE)
     if any(refusal in ran.stderr for refusal in REFUSALS):
-        return Check("token", True, "who has none is refused")
-    why = last_line(ran.stderr, f"exit code {ran.returncode}")
-    return Check("token", False, f"{why}: {UNSEEN}", SILENT_HEAD)
+        return Check("token", True, "a process without one is refused")
+    reason = last_line(ran.stderr, f"exit code {ran.returncode}")
+    return Check("token", False, f"{reason}, {UNTRIED}", SILENT_HEAD_ADVICE)
 
 
-# --- nodes ----------------------------------------------------------------------------------------
-
-
-def nodes() -> list[Node]:
-    """The nodes that are up, the head first. Those of one machine are told apart by their ids."""
-    found = []
+def list_nodes() -> list[Node]:
+    """The nodes that are up, the head first; those of one machine have their ids in their names."""
+    nodes = []
     up = [plain for plain in ray.nodes() if plain["Alive"]]  # type: ignore[no-untyped-call]
-    at = Counter(plain["NodeManagerAddress"] for plain in up)
+    nodes_at = Counter(plain["NodeManagerAddress"] for plain in up)
     for plain in up:
         resources = plain["Resources"]
         address = str(plain["NodeManagerAddress"])
-        which = f", {plain['NodeID'][:8]}" if at[address] > 1 else ""
-        found.append(
+        suffix = f", {plain['NodeID'][:8]}" if nodes_at[address] > 1 else ""
+        nodes.append(
             Node(
                 id=plain["NodeID"],
-                name=f"{plain['NodeManagerHostname']} ({address}{which})",
+                name=f"{plain['NodeManagerHostname']} ({address}{suffix})",
                 address=address,
                 gpus=float(resources.get("GPU", 0)),
                 is_head=HEAD in resources,
             )
         )
-    return sorted(found, key=lambda node: (not node.is_head, node.name, node.id))
+    return sorted(nodes, key=lambda node: (not node.is_head, node.name, node.id))
 
 
-def asked(found: Sequence[Node], request: Request, wait_s: float = NODE_ANSWER_S) -> Reports:
-    """What every node says, all at once; takes no CPU or GPU from running arms."""
-    look = ray.remote(num_cpus=0, max_retries=0)(doctor_nodes.report)
-    answers = {
-        node: _on(look, node).remote(request, node.id, node.gpus, node.is_head) for node in found
-    }
-    ray.wait(list(answers.values()), num_returns=len(answers), timeout=wait_s)
-    reports: dict[Node, NodeReport | str] = {}
+def collect_reports(
+    nodes: Sequence[Node], request: Request, timeout_s: float = NODE_ANSWER_S
+) -> dict[Node, NodeReport]:
+    """Every node's report; all look at once, and take no CPU or GPU from running arms."""
+    describe = ray.remote(num_cpus=0, max_retries=0)(describe_node)
+    answers = {node: _on(describe, node).remote(request, node) for node in nodes}
+    ray.wait(list(answers.values()), num_returns=len(answers), timeout=timeout_s)
+    reports: dict[Node, NodeReport] = {}
     for node, answer in answers.items():
         try:
             reports[node] = ray.get(answer, timeout=0)
         except ray.exceptions.GetTimeoutError:
-            reports[node] = f"no answer within {wait_s:g} s"
+            reports[node] = silent_report(f"no answer within {timeout_s:g} s")
             ray.cancel(answer, force=True)
         except ray.exceptions.RayError as error:
-            reports[node] = _told(error)
+            reports[node] = silent_report(_reason(error))
     return reports
 
 
@@ -175,7 +172,7 @@ def _on(task: Json, node: Node) -> Json:
 
 @contextmanager
 def _probe(storage: str) -> Iterator[str]:
-    """An object below the storage root, and what nodes put beside it, while the block runs."""
+    """An object below the storage root while the block runs, next to which nodes put theirs."""
     objects = ObjectStore(storage)
     folder = f".doctor-{uuid.uuid4().hex}"
     objects.put(f"{folder}/probe", b"")
@@ -185,44 +182,40 @@ def _probe(storage: str) -> Iterator[str]:
         objects.delete_folder(folder)
 
 
-def _arrived(storage: str, probe: str, reports: Reports) -> Check:
-    """Whether what the nodes wrote has arrived where the head reads."""
+def _check_probes(storage: str, probe: str, reports: Mapping[Node, NodeReport]) -> Check:
+    """Check that the objects that nodes wrote are visible where the head reads."""
     objects = ObjectStore(storage)
-    claimed = [
+    writers = [
         node
-        for node, said in reports.items()
-        if isinstance(said, NodeReport)
-        and any(check.name == "storage" and check.passed for check in said.checks)
+        for node, report in reports.items()
+        if any(check.name == "storage" and check.passed for check in report.checks)
     ]
-    lost = [node.name for node in claimed if not objects.exists(f"{probe}.{node.id}")]
+    lost = [node.name for node in writers if not objects.exists(f"{probe}.{node.id}")]
     if lost:
-        found = f"the head does not see what {', '.join(lost)} wrote"
-        return Check("shared storage", False, found, SHARED_ADVICE)
-    return Check("shared storage", True, f"the head sees what {len(claimed)} nodes wrote")
+        finding = f"the head does not see what {', '.join(lost)} wrote"
+        return Check("shared storage", False, finding, SHARED_ADVICE)
+    return Check("shared storage", True, f"the head sees what {len(writers)} nodes wrote")
 
 
-def clocks(found: Sequence[Node]) -> Check:
-    """How far the clock of each node is from this machine's."""
-    read = ray.remote(num_cpus=0, max_retries=0)(doctor_nodes.clock)
-    off: dict[str, float] = {}
-    for node in found:
+def _clock_offsets(nodes: Sequence[Node]) -> dict[str, float]:
+    """Seconds that each node's clock is ahead of this machine's, by its quickest answer."""
+    read = ray.remote(num_cpus=0, max_retries=0)(read_clock)
+    offsets_s: dict[str, float] = {}
+    for node in nodes:
+        answers = []  # how long each took, and the offset
         try:
-            seen = [_offset(read, node) for _ in range(CLOCK_CALLS)]
+            for _ in range(CLOCK_CALLS):
+                before_s = time.time()
+                clock_s = float(ray.get(_on(read, node).remote(), timeout=NODE_ANSWER_S))
+                after_s = time.time()
+                answers.append((after_s - before_s, clock_s - (before_s + after_s) / 2))
         except ray.exceptions.RayError:  # it went away meanwhile
             continue
-        off[node.name] = min(seen, key=lambda offset_and_wait: offset_and_wait[1])[0]
-    return clock_check(off)
+        offsets_s[node.name] = min(answers)[1]
+    return offsets_s
 
 
-def _offset(read: Json, node: Node) -> tuple[float, float]:
-    """Seconds that the node's clock is ahead of ours, and how long the answer took."""
-    before = time.time()
-    theirs = float(ray.get(_on(read, node).remote(), timeout=NODE_ANSWER_S))
-    after = time.time()
-    return theirs - (before + after) / 2, after - before
-
-
-def _address() -> str:
+def _control_address() -> str:
     """The control service of the cluster that this machine belongs to: host:port."""
     from ray._private.services import canonicalize_bootstrap_address
 
@@ -232,6 +225,6 @@ def _address() -> str:
     return str(address)
 
 
-def _told(error: Exception) -> str:
-    """What Ray's errors, which are tracebacks, end with."""
+def _reason(error: Exception) -> str:
+    """The last line of Ray's error, which is a traceback."""
     return last_line(str(error), type(error).__name__)

@@ -1,92 +1,78 @@
-"""Comparison of the nodes' answers for `sweep doctor`: one line a question.
+"""Comparison of the nodes' reports for `sweep doctor`: one line a question.
 
-What all nodes agree on is one line; a node that differs, fails or is silent gets its own.
+A result that all nodes share is one line; a node that differs, fails or is silent gets its own.
 """
 
 from __future__ import annotations
 
 import socket
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from sweep.doctor.check import Check
-from sweep.doctor.node import NodeReport
+from sweep.doctor.node import Node, NodeReport
 from trainables.code_version import DISTRIBUTION
 
+SILENT = "node"  # the check of a node that sent no report
 SILENT_ADVICE = (
-    f"Is {DISTRIBUTION} installed there, in the version of the head, and is the node up? `ray up` "
-    "installs it; Ray's logs on the node say more."
+    f"Check that the node is up and that {DISTRIBUTION} is installed on it in the head's version: "
+    "`ray up` installs it. Ray's logs on the node say more."
 )
 CLOCK_LIMIT_S = 2.0  # times in MLflow and in logs are of different machines' clocks
+NAMED = 3  # nodes in a line; more are counted
 
 
-@dataclass(frozen=True)
-class Node:
-    """One node of the cluster, as Ray knows it."""
-
-    id: str
-    name: str  # host name and address
-    address: str
-    gpus: float  # offered to arms
-    is_head: bool
+def silent_report(reason: str) -> NodeReport:
+    """The report in place of one that a node could not send."""
+    return NodeReport({}, (Check(SILENT, False, reason, SILENT_ADVICE),))
 
 
-Reports = Mapping[Node, NodeReport | str]  # what every node answered, or why there is no answer
+def compare_reports(reports: Mapping[Node, NodeReport]) -> Iterator[Check]:
+    """A line for every check that passed on all nodes, and one for each way in which it failed."""
+    by_name: dict[str, dict[str, Check]] = {SILENT: {}}
+    for node, report in reports.items():
+        for check in report.checks:
+            by_name.setdefault(check.name, {})[node.name] = check
+    yield from _merge(SILENT, by_name.pop(SILENT))
+    facts = {node.name: report.facts for node, report in reports.items() if report.facts}
+    if facts:
+        yield _compare_facts(facts)
+    for name, checks in by_name.items():
+        yield from _merge(name, checks)
 
 
-def compared(reports: Reports) -> Iterator[Check]:
-    """One line for every check that went well on all nodes, and one for each way it did not."""
-    silent = {node: said for node, said in reports.items() if isinstance(said, str)}
-    for why in dict.fromkeys(silent.values()):
-        where = [node.name for node, said in silent.items() if said == why]
-        yield Check("node", False, f"{_listed(where)}: {why}", SILENT_ADVICE)
-    told = {node: said for node, said in reports.items() if isinstance(said, NodeReport)}
-    if told:
-        yield _versions(told)
-    for name in dict.fromkeys(check.name for said in told.values() for check in said.checks):
-        of = {
-            node.name: check
-            for node, said in told.items()
-            for check in said.checks
-            if check.name == name
-        }
-        yield from merged(name, of)
+def _merge(name: str, checks: Mapping[str, Check]) -> Iterator[Check]:
+    """One check of several nodes: a line for each way in which it failed, and one for passes."""
+    failures: dict[tuple[str, str], list[str]] = {}
+    for node, check in checks.items():
+        if not check.passed:
+            failures.setdefault((check.finding, check.advice), []).append(node)
+    for (finding, advice), nodes in failures.items():
+        yield Check(name, False, f"{list_names(nodes)}: {finding}", advice)
+    findings = {node: check.finding for node, check in checks.items() if check.passed}
+    if len(set(findings.values())) == 1:
+        yield Check(name, True, f"{list_names(list(findings))}: {next(iter(findings.values()))}")
+    elif findings:
+        shown = "; ".join(f"{node}: {text}" for node, text in list(findings.items())[:NAMED])
+        more = f"; and {len(findings) - NAMED} more" if len(findings) > NAMED else ""
+        yield Check(name, True, shown + more)
 
 
-def merged(name: str, of: Mapping[str, Check]) -> Iterator[Check]:
-    """One check over several nodes: a line for each way it failed, and one where it passed."""
-    failed = {node: check for node, check in of.items() if not check.passed}
-    for found, advice in dict.fromkeys((c.found, c.advice) for c in failed.values()):
-        where = [node for node, c in failed.items() if (c.found, c.advice) == (found, advice)]
-        yield Check(name, False, f"{_listed(where)}: {found}", advice)
-    passed = {node: check.found for node, check in of.items() if check.passed}
-    if passed:
-        yield Check(name, True, _together(passed))
-
-
-def _together(found: Mapping[str, str]) -> str:
-    """What several nodes have, in one line."""
-    if len(set(found.values())) == 1:
-        return f"{_listed(list(found))}: {next(iter(found.values()))}"
-    shown = "; ".join(f"{node}: {text}" for node, text in list(found.items())[:3])
-    return shown + (f"; and {len(found) - 3} more" if len(found) > 3 else "")
-
-
-def _versions(told: Mapping[Node, NodeReport]) -> Check:
-    """Whether every node has what most have of everything that must be the same."""
-    facts = {node.name: said.facts for node, said in told.items()}
-    wrong = []
-    for fact in dict.fromkeys(name for of in facts.values() for name in of):
-        values = {node: of[fact] for node, of in facts.items() if fact in of}
-        kinds = dict.fromkeys(values.values())
-        if len(kinds) > 1:
-            parts = (f"{v} on {_listed([n for n in values if values[n] == v])}" for v in kinds)
-            wrong.append(f"{fact}: {', '.join(parts)}")
-    if wrong:
+def _compare_facts(facts: Mapping[str, Mapping[str, str]]) -> Check:
+    """Check that nodes agree on what must be the same; ``facts`` are by node."""
+    differences = []
+    for name in dict.fromkeys(name for known in facts.values() for name in known):
+        nodes: dict[str, list[str]] = {}
+        for node, known in facts.items():
+            if name in known:
+                nodes.setdefault(known[name], []).append(node)
+        if len(nodes) > 1:
+            values = (f"{value} on {list_names(having)}" for value, having in nodes.items())
+            differences.append(f"{name}: {', '.join(values)}")
+    if differences:
         return Check(
             "the same everywhere",
             False,
-            "; ".join(wrong),
+            "; ".join(differences),
             "Install the same versions on every node (`ray up` installs the laptop's checkout) and "
             "copy the same data and weights to all: results would not be comparable.",
         )
@@ -95,54 +81,55 @@ def _versions(told: Mapping[Node, NodeReport]) -> Check:
     return Check("the same everywhere", True, f"{len(facts)} nodes have {some}")
 
 
-def machines_check(machines: Sequence[str], up: Collection[str]) -> Check:
-    """Whether all machines of a cluster.yaml are in the cluster.
+def check_machines(machines: Sequence[str], addresses: Collection[str]) -> Check:
+    """Check that all machines of a cluster.yaml are in the cluster.
 
     Args:
         machines: its worker_ips, which may be names.
-        up: addresses of the nodes that are up.
+        addresses: those of the nodes that are up.
     """
-    missing = [machine for machine in machines if _address(machine) not in up]
+    missing = [machine for machine in machines if _look_up(machine) not in addresses]
     if not missing:
         return Check("machines", True, f"all {len(machines)} of worker_ips are in the cluster")
     return Check(
         "machines",
         False,
-        f"of worker_ips not in the cluster: {_listed(missing)}",
+        f"worker_ips not in the cluster: {list_names(missing)}",
         "A machine that is on may still be set up; else the head's "
-        "/tmp/ray/session_latest/logs/monitor.* say why. Ray never tries one again whose setup "
-        "failed once or that was off for 15 minutes: mend it, and `ray up` again, which ends "
-        "running drivers; `sweep resume NAME` continues them.",
+        "/tmp/ray/session_latest/logs/monitor.* say why. Ray never tries a machine again whose "
+        "setup failed once or that was off for 15 minutes: repair it and run `ray up` again, which "
+        "ends running drivers; `sweep resume NAME` continues them.",
     )
 
 
-def _address(machine: str) -> str:
-    """A machine's address, by which Ray knows its node."""
+def _look_up(machine: str) -> str:
+    """The address of a machine, by which Ray knows its node."""
     try:
         return socket.gethostbyname(machine)
     except (OSError, UnicodeError):  # a name with too long a part
         return machine
 
 
-def _listed(names: Sequence[str]) -> str:
-    """The first few names.
+def list_names(names: Sequence[str]) -> str:
+    """The first few names, and how many follow.
 
-    >>> _listed(["a", "b", "c", "d", "e"])
+    >>> list_names(["a", "b", "c", "d", "e"])
     'a, b, c and 2 more'
     """
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return ", ".join(names[:3]) + more
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
 
 
-def clock_check(off_s: Mapping[str, float]) -> Check:
-    """The line about clocks; ``off_s`` are seconds that each node's is ahead of the head's."""
-    wrong = {name: s for name, s in off_s.items() if not abs(s) <= CLOCK_LIMIT_S}
-    if wrong or not off_s:
-        told = ", ".join(f"{name} by {s:+.1f} s" for name, s in wrong.items())
-        return Check(
-            "clock",
-            False,
-            f"off the head's: {told}" if wrong else "no node reported its time",
-            "Let every node take its time from NTP (chrony, systemd-timesyncd).",
-        )
-    return Check("clock", True, f"at most {max(map(abs, off_s.values())):.2f} s off the head's")
+def check_clocks(offsets_s: Mapping[str, float]) -> Check:
+    """Check that clocks agree; ``offsets_s`` is how far each node's is ahead of the head's."""
+    wrong = {node: s for node, s in offsets_s.items() if not abs(s) <= CLOCK_LIMIT_S}
+    if offsets_s and not wrong:
+        largest_s = max(map(abs, offsets_s.values()))
+        return Check("clock", True, f"at most {largest_s:.2f} s off the head's")
+    named = ", ".join(f"{node} by {s:+.1f} s" for node, s in wrong.items())
+    return Check(
+        "clock",
+        False,
+        f"off the head's: {named}" if wrong else "no node sent its time",
+        "Set the clock of every node by NTP (chrony, systemd-timesyncd).",
+    )

@@ -1,7 +1,7 @@
 """Checks of data sets and checkpoints for `sweep doctor`: present, and complete.
 
-Files are listed, not decoded; weights are hashed, not loaded. What is said of a data set or of a
-checkpoint carries a digest that is the same wherever a copy of it lies.
+Files are listed, not decoded; weights are hashed, not loaded. The finding for a data set or a
+checkpoint carries a digest that is the same for every copy of it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from search_spaces.space import SearchSpace
-from sweep.doctor.check import Check, nearest
+from sweep.doctor.check import Check, nearest_folder
 from sweep.study.advice import counted
 from trainables.config.arm import DataConfig, ModelConfig
 from trainables.config.fields import Section
@@ -28,9 +28,10 @@ from trainables.registry.built_in import INSTRUCTIONS, TEXTS, VIDEOS
 from trainables.registry.lookup import data_set_spec, facts_of, model_spec
 from trainables.registry.task_facts import DataGroup
 
-Listing = Iterable[tuple[str, int, int]]  # path, size and time of every file
-DATA_ADVICE = "docs/data.md says how each data set must lie on disk."
-CHECKPOINT_ADVICE = "docs/text.md and docs/spaces.md say where checkpoints come from."
+DATA_ADVICE = (
+    "Unpack archives; docs/data.md describes how the files of each data set must lie on disk."
+)
+CHECKPOINT_ADVICE = "docs/text.md and docs/spaces.md describe where checkpoints come from."
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Requirement(Section):
 
     @property
     def name(self) -> str:
-        """What its line is called."""
+        """The name of its check."""
         if self.data is not None:
             return f"data {self.data.name}"
         assert self.model is not None
@@ -52,149 +53,137 @@ class Requirement(Section):
 
 @dataclass(frozen=True)
 class Scope:
-    """What to look at beside the machines themselves, each at its place on them."""
+    """Everything to check apart from the machines themselves, each at its place on them."""
 
     mlflow: str | None  # address of the MLflow server; None: where a sweep would be tracked
     folder: str | None  # to look for data sets in
-    needs: tuple[Requirement, ...]  # the data sets and checkpoints of a search space
+    requirements: tuple[Requirement, ...]  # of a search space
     machines: tuple[str, ...] = ()  # that should be workers, by address or name
 
-    def words(self) -> list[str]:
-        """The verb and its options by which a cluster's head looks at all of it."""
+    def command_words(self) -> list[str]:
+        """The verb and its options by which a cluster's head checks all of it."""
         words = ["doctor", "--where", "cluster", "--json"]
         for option, value in (("--mlflow", self.mlflow), ("--data", self.folder)):
             words += [] if value is None else [option, value]
-        if self.needs:
-            words += ["--needs", json.dumps([need.to_json() for need in self.needs])]
+        if self.requirements:
+            words += ["--needs", json.dumps([one.to_json() for one in self.requirements])]
         return words + [word for machine in self.machines for word in ("--machine", machine)]
 
 
 @dataclass(frozen=True)
-class Found:
-    """What lies there for a need."""
+class Inventory:
+    """Files that are present, in words."""
 
-    text: str  # in words
-    digest: str  # of its files' names and sizes, or of their content
+    text: str
+    digest: str  # of their names and sizes, or of their content
+    root: str = ""  # of a data set's folder
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return "; ".join([self.text, *self.notes])
 
 
-def needs_of(space: SearchSpace) -> tuple[Requirement, ...]:
+def list_requirements(space: SearchSpace) -> tuple[Requirement, ...]:
     """Every data set and checkpoint of a space, each once."""
-    needs: dict[str, Requirement] = {}
+    requirements: dict[str, Requirement] = {}
     for setting in space.settings:
         run = space.run(setting, {}, seed=space.search_seeds[0])
         data = Requirement(run.task, data=run.data)
-        needs.setdefault(f"{data.name} {run.data.folder}", data)
+        requirements.setdefault(f"{data.name} {run.data.folder}", data)
         if run.model.checkpoint is not None:
             model = Requirement(run.task, model=run.model)
-            needs.setdefault(f"{model.name} {run.model.name}", model)
-    return tuple(needs.values())
+            requirements.setdefault(f"{model.name} {run.model.name}", model)
+    return tuple(requirements.values())
 
 
-def look(need: Requirement) -> Found:
-    """What lies on this machine for a need.
+def check_requirement(requirement: Requirement) -> Check:
+    """Check one requirement on this machine."""
+    try:
+        inventory = take_inventory(requirement)
+    except SweepError as error:
+        advice = DATA_ADVICE if requirement.data is not None else CHECKPOINT_ADVICE
+        return Check(requirement.name, False, str(error), advice)
+    return Check(requirement.name, True, str(inventory))
+
+
+def take_inventory(requirement: Requirement) -> Inventory:
+    """The files of a requirement on this machine.
 
     Raises:
         SweepError: it is missing, of another layout, or damaged; the message says what to do.
     """
-    if need.data is not None:
-        group = facts_of(need.task).data_group
-        data = with_default_folder(group, need.data)
+    if requirement.data is not None:
+        group = facts_of(requirement.task).data_group
+        data = with_default_folder(group, requirement.data)
         if is_address(data.folder):
-            return _at_address(str(data.folder), folders_of(group, data))
+            return _list_address(str(data.folder), folders_of(group, data))
         data = replace(data, folder=data.folder and without_scheme(data.folder))
-        return _video_data(data) if group == "videos" else _text_data(data, group)
-    assert need.model is not None
-    if is_address(need.model.checkpoint):
-        return _at_address(str(need.model.checkpoint), ())
-    return _checkpoint(need.model)
+        data_set = _list_data_set(data, group)
+        if group == "videos":
+            from trainables.datasets.video.load import remarks
+
+            return replace(data_set, notes=remarks(data))  # notes on its frame size, too
+        return data_set
+    assert requirement.model is not None
+    if is_address(requirement.model.checkpoint):
+        return _list_address(str(requirement.model.checkpoint), ())
+    return _list_checkpoint(requirement.model)
 
 
-def need_check(need: Requirement) -> Check:
-    """The line of one need on this machine."""
-    try:
-        found = look(need)
-    except SweepError as error:
-        advice = DATA_ADVICE if need.data is not None else CHECKPOINT_ADVICE
-        return Check(need.name, False, str(error), advice)
-    return Check(need.name, True, found.text)
-
-
-# --- addresses ------------------------------------------------------------------------------------
-
-
-def _at_address(address: str, names: Sequence[str]) -> Found:
-    """What lies at an address, and whether there is room for it here; nothing is fetched."""
+def _list_address(address: str, names: Sequence[str]) -> Inventory:
+    """The files at an address, none fetched. StoreError where this machine has no room for them."""
     files, missing = listed(address, names)
-    free = shutil.disk_usage(nearest(cache_root())).free
+    free = shutil.disk_usage(nearest_folder(cache_root())).free
     if missing > free:
         raise StoreError(
-            f"{address} needs {missing / 1e9:.1f} GB more in {cache_root()}, and {free / 1e9:.1f} "
-            "are free. Free some space there, or set SWEEP_CACHE to a folder on another disk."
+            f"{address} needs {missing / 1e9:.1f} GB more in {cache_root()}, where "
+            f"{free / 1e9:.1f} GB are free. Free some space there, or set SWEEP_CACHE to a folder "
+            "on another disk."
         )
     size = sum(file.size for file in files)
-    here = "fetched already" if not missing else "fetched when an arm needs it"
-    many = f"{counted(len(files), 'file')}, {size / 1e6:,.1f} MB"
-    text = f"{many} at {address}, {here}, into {cache_root()}"
-    return Found(text, _listing_digest((f.path, f.size, f.modified_ns) for f in files))
+    state = "fetched already" if not missing else "fetched when an arm needs it"
+    number = f"{counted(len(files), 'file')}, {size / 1e6:,.1f} MB"
+    text = f"{number} at {address}, {state}, into {cache_root()}"
+    return Inventory(text, _digest((file.path, file.size) for file in files))
+
+
+def _digest(files: Iterable[tuple[str, int]]) -> str:
+    """The digest of paths and sizes, which copies share."""
+    return hashlib.sha256(json.dumps(sorted(files)).encode()).hexdigest()[:16]
 
 
 # --- data sets ------------------------------------------------------------------------------------
 
 
-def _video_data(data: DataConfig) -> Found:
-    from trainables.datasets.video.load import remarks
+def _list_data_set(data: DataConfig, group: DataGroup) -> Inventory:
+    """The data set in the folder of ``data``.
 
-    counts, root, listing = _clips(data)
-    place = f"in {root}" if data_set_spec("videos", data.name).reads_folder else "built in"
-    said = "".join(f"; {remark}" for remark in remarks(data))
-    return Found(f"{counts} {place}{said}", _listing_digest(listing))
-
-
-def _text_data(data: DataConfig, group: DataGroup) -> Found:
-    from trainables.datasets.text.load import list_text
-
-    raw = list_text(data, group)
-    _require_content(raw.root, raw.listing)
-    size_mb = sum(size for _, size, _ in raw.listing) / 1e6
-    text = f"{counted(len(raw.listing), 'file')}, {size_mb:.1f} MB, labels {', '.join(raw.labels)}"
-    said = "".join(f"; {note}" for note in raw.notes)
-    return Found(f"{text} in {raw.root}{said}", _listing_digest(raw.listing))
-
-
-def _require_content(root: str, listing: Listing) -> None:
-    """BadData where files hold pointers, web pages or zeros in place of their content."""
-    wrong = first_stand_in((Path(root, path), size) for path, size, _ in listing)
-    if wrong is not None:
-        raise BadData(f"{wrong[0]} {wrong[1]}")
-
-
-def _listing_digest(listing: Listing) -> str:
-    """Of paths and sizes; copies differ in their times."""
-    files = sorted((path, size) for path, size, _ in listing)
-    return hashlib.sha256(json.dumps(files).encode()).hexdigest()[:16]
-
-
-def folder_check(folder: str) -> Check:
-    """Whether some data set can be listed in the folder; frames are not decoded.
-
-    Of an address it is said what lies there.
+    Raises:
+        BadData: it is missing, of another layout, or some files are stand-ins for their content.
     """
-    if is_address(folder):
-        try:
-            return Check("data", True, _at_address(folder, ()).text)
-        except SweepError as error:
-            return Check("data", False, str(error), DATA_ADVICE)
-    folder = without_scheme(folder)
-    fits, problems = _published(folder)
-    if not fits and not problems:
-        fits, problems = _own(folder)
-    elsewhere = [p for p in problems if not any(root in p for _, root, *_ in fits.values())]
-    wrong = elsewhere if fits else problems[:1]
-    names: dict[str, list[str]] = {}
-    for name, (counts, root, *notes) in fits.items():
-        names.setdefault("; ".join([f"{counts} in {root}", *notes]), []).append(name)
-    found = [f"{' or '.join(those)}: {text}" for text, those in names.items()]
-    return Check("data", not wrong, "; ".join(found + wrong), DATA_ADVICE)
+    if group == "videos":
+        from trainables.datasets.video.load import list_clips
+
+        video = list_clips(data)
+        root, listing, notes = video.root, video.listing, video.notes
+        text = f"{len(video.train)} training and {len(video.test)} test clips"
+        reads_folder = data_set_spec("videos", data.name).reads_folder
+    else:
+        from trainables.datasets.text.load import list_text
+
+        raw = list_text(data, group)
+        root, listing, notes = raw.root, raw.listing, raw.notes
+        is_labelled = group == "texts"
+        kind = f"texts labelled {', '.join(raw.labels)}" if is_labelled else "instructions"
+        text = f"{counted(len(listing), 'file')} of {kind}"
+        reads_folder = True
+    if reads_folder:
+        wrong = first_stand_in((Path(root, path), size) for path, size, _ in listing)
+        if wrong is not None:
+            raise BadData(f"{wrong[0]} {wrong[1]}")
+    digest = _digest((path, size) for path, size, _ in listing)
+    text += f" in {root}" if reads_folder else " built in"
+    return Inventory(text, digest, root, notes)
 
 
 _BUILT_IN: tuple[tuple[DataGroup, str], ...] = (
@@ -202,116 +191,86 @@ _BUILT_IN: tuple[tuple[DataGroup, str], ...] = (
     *(("texts", name) for name in TEXTS),
     *(("instructions", name) for name in INSTRUCTIONS),
 )
-_PACKED = (".zip", ".gz", ".tgz", ".tar", ".bz2", ".xz", ".rar", ".7z")
-_OPENED = 1e9  # bytes of tables at most
-_Fits = dict[str, tuple[str, ...]]  # by data set: what it holds in words, its root, and notes
+_OWN: tuple[tuple[str, DataGroup], ...] = (
+    *(("clips", "videos"), ("hf:NAME", "texts"), ("hf:NAME", "instructions")),
+)
+_LARGEST_TABLES = 1e9  # bytes: the library copies the tables that it opens into its cache
+_Matches = dict[str, Inventory]  # by data set
 
 
-def _published(folder: str) -> tuple[_Fits, list[str]]:
-    """The published data sets that the folder could be, and what is wrong with those it is."""
+def check_folder(folder: str) -> Check:
+    """Check that a folder or address holds data; of a folder, name the data sets that it can be."""
+    if is_address(folder):
+        try:
+            return Check("data", True, _list_address(folder, ()).text)
+        except SweepError as error:
+            return Check("data", False, str(error), DATA_ADVICE)
+    folder = without_scheme(folder)
+    matches, problems = _match_published(folder)
+    if not matches and not problems:
+        matches, problems = _match_own(folder)
+    names: dict[str, list[str]] = {}
+    for name, match in matches.items():
+        names.setdefault(str(match), []).append(name)
+        # A folder that some data set matches is no damaged copy of another.
+        problems = [problem for problem in problems if match.root not in problem]
+    findings = [f"{' or '.join(same)}: {text}" for text, same in names.items()]
+    problems = problems if matches else problems[:1]
+    return Check("data", not problems, "; ".join(findings + problems), DATA_ADVICE)
+
+
+def _match_published(folder: str) -> tuple[_Matches, list[str]]:
+    """The published data sets that the folder could be, and the problems of damaged ones."""
     from trainables.datasets.layouts import OtherLayout
 
-    fits: _Fits = {}
+    matches: _Matches = {}
     problems = []
     for group, name in _BUILT_IN:
         data = DataConfig(name=name, folder=folder)
         if not folders_of(group, data):
             continue
         try:
-            fits[name] = _seen_clips(data) if group == "videos" else _texts(data, group)
+            matches[name] = _list_data_set(data, group)
         except OtherLayout:
             continue
-        except BadData as error:  # it looks like this one, and something in it is wrong; or it is
-            problems.append(str(error))  # another whose folders have the same names
-    return fits, problems
+        except BadData as error:  # a damaged copy; or another data set with folders of these names
+            problems.append(str(error))
+    return matches, problems
 
 
-def _own(folder: str) -> tuple[_Fits, list[str]]:
-    """What a folder of the user's own could be: clips or tables; else the nearest refusal."""
+def _match_own(folder: str) -> tuple[_Matches, list[str]]:
+    """The clips or tables of the user's own in a folder; else why it is neither."""
     from trainables.datasets.text.hub import TABLES
-    from trainables.datasets.video.own_clips import IMAGES
-    from trainables.datasets.video.video_files import VIDEO_SUFFIXES
 
-    try:
-        return {"clips": _seen_clips(DataConfig(name="clips", folder=folder))}, []
-    except BadData as error:
-        refusal = str(error)
     root = Path(folder).expanduser()
-    if not root.is_dir() or not any(root.iterdir()):
-        return {}, [refusal]
     files = [path for pattern in ("*", "*/*", "*/*/*") for path in root.glob(pattern)]
-    files = [path for path in files if path.is_file() and path.name[0] != "."]
-    if any(path.suffix.lower() in (*VIDEO_SUFFIXES, *IMAGES) for path in files):
-        return {}, [refusal]
-    if any(path.suffix in TABLES for path in files):
-        return _tables(folder, files)
-    if packed := [path.name for path in files if path.suffix.lower() in _PACKED]:
-        return {}, [
-            f"{root} holds {', '.join(packed[:3])}, which is packed: unpack it, and give the "
-            "folder that it makes."
-        ]
-    known = ", ".join(name for of, name in _BUILT_IN if folders_of(of, DataConfig(name=name)))
-    there = ", ".join(sorted(path.name for path in root.iterdir())[:5])
-    return {}, [
-        f"{root} (it holds: {there}) is none of the known data sets ({known}), and holds neither "
-        "clips of your own nor tables of texts."
-    ]
-
-
-def _tables(folder: str, files: Sequence[Path]) -> tuple[_Fits, list[str]]:
-    """Which texts the tables of a folder could be, read as ``hf:``."""
-    size = sum(path.stat().st_size for path in files)
-    if size > _OPENED:  # the library copies what it opens into its cache
-        return {"hf:NAME": (f"{size / 1e9:.1f} GB of tables, not opened", folder)}, []
+    tables = [path for path in files if path.suffix in TABLES and path.name[0] != "."]
+    size = sum(path.stat().st_size for path in tables)
     refusals = {}
-    for group in ("texts", "instructions"):
-        data = DataConfig(name="hf:NAME", folder=folder)
+    for name, group in _OWN if tables else _OWN[:1]:
+        if group != "videos" and size > _LARGEST_TABLES:
+            text = f"{size / 1e9:.1f} GB of tables, not opened, in {folder}"
+            return {name: Inventory(text, "", folder)}, []
         try:
-            return {"hf:NAME": _texts(data, group)}, []
+            return {name: _list_data_set(DataConfig(name=name, folder=folder), group)}, []
         except SweepError as error:
-            refusals[group] = str(error)
-    is_of_instructions = "instruction" in refusals["texts"]  # its columns are named there
-    nearest_refusal = refusals["instructions" if is_of_instructions else "texts"]
-    return {}, [
-        f"{folder} is none of the known data sets. As tables of texts, which data.name=hf:NAME "
-        f"reads: {nearest_refusal}"
-    ]
-
-
-def _clips(data: DataConfig) -> tuple[str, str, Listing]:
-    from trainables.datasets.video.load import list_clips
-
-    video = list_clips(data)
-    if data_set_spec("videos", data.name).reads_folder:
-        _require_content(video.root, video.listing)
-    counts = f"{len(video.train)} training and {len(video.test)} test clips"
-    return counts, video.root, video.listing
-
-
-def _seen_clips(data: DataConfig) -> tuple[str, ...]:
-    from trainables.datasets.video.load import list_clips
-
-    return (*_clips(data)[:2], *list_clips(data).notes)
-
-
-def _texts(data: DataConfig, group: DataGroup) -> tuple[str, ...]:
-    from trainables.datasets.text.load import list_text
-
-    raw = list_text(data, group)
-    _require_content(raw.root, raw.listing)
-    of = "instructions" if group == "instructions" else f"texts labelled {', '.join(raw.labels)}"
-    return f"{counted(len(raw.listing), 'file')} of {of}", raw.root, *raw.notes
+            refusals[group] = f"As {group} (data.name={name}): {error}"
+    known = ", ".join(name for group, name in _BUILT_IN if folders_of(group, DataConfig(name=name)))
+    nearest: DataGroup = "texts" if tables else "videos"
+    if tables and "instruction" in refusals["texts"]:  # its columns are named there
+        nearest = "instructions"
+    return {}, [f"{root} is none of the known data sets ({known}). {refusals[nearest]}"]
 
 
 # --- checkpoints ----------------------------------------------------------------------------------
 
 
-def _checkpoint(model: ModelConfig) -> Found:
-    from trainables.build import depth_of, model_fingerprint
+def _list_checkpoint(model: ModelConfig) -> Inventory:
+    from trainables.build import depth_of, model_fingerprint, require_same_checkpoint
     from trainables.checkpoints import files_of
 
     place = str(model.checkpoint)
-    depth = depth_of(model)  # the first to say what is missing, and how to get it
+    depth = depth_of(model)  # first: its error says what is missing, and how to get it
     facts = facts_of(model_spec(model.name).task)
     if facts.needs_tokenizer:
         from trainables.datasets.text.tokenizer import load_tokenizer
@@ -319,21 +278,16 @@ def _checkpoint(model: ModelConfig) -> Found:
         load_tokenizer(place, answers=facts.answers)
     files = files_of(place)
     for file in files:
-        _require_whole(file)
+        _require_complete(file)
     fingerprint = model_fingerprint(model)
-    if model.checkpoint_fingerprint not in ("", fingerprint):
-        raise BadData(
-            f"the files of checkpoint {place!r} are others: expected fingerprint "
-            f"{model.checkpoint_fingerprint}, got {fingerprint}. Copy the ones that are meant."
-        )
+    require_same_checkpoint(model)
     size_mb = sum(file.stat().st_size for file in files) / 1e6
     size = f"{counted(depth, 'layer')}, {size_mb:.1f} MB"
-    text = f"{size} in {files[0].parent}, fingerprint {fingerprint}"
-    return Found(text, fingerprint)
+    return Inventory(f"{size} in {files[0].parent}, fingerprint {fingerprint}", fingerprint)
 
 
-def _require_whole(file: Path) -> None:
-    """BadData for weights that an interrupted copy left short."""
+def _require_complete(file: Path) -> None:
+    """Raise BadData for weights that an interrupted copy left short."""
     if file.suffix != ".safetensors":
         return
     from safetensors import SafetensorError, safe_open
@@ -342,6 +296,6 @@ def _require_whole(file: Path) -> None:
         with safe_open(file, framework="numpy"):
             pass
     except (SafetensorError, OSError) as error:
-        if (said := stand_in(file)) is not None:
-            raise BadData(f"{file} {said}") from error
+        if (problem := stand_in(file)) is not None:
+            raise BadData(f"{file} {problem}") from error
         raise BadData(f"{file} is damaged: {error}. Download or copy it again.") from error

@@ -1,7 +1,7 @@
 """Cluster checks from a laptop, for `sweep doctor --address`.
 
-First the cluster.yaml, then what a stranger gets to, then the way in; the head looks at its nodes
-itself (`cluster.py`). A cluster that answers strangers is refused: nothing is run on it.
+First the cluster.yaml, then the access of a stranger, then the way in; the head checks its nodes
+itself (`cluster.py`). A cluster that lets strangers in is refused: nothing is run on it.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ import requests
 from sweep.cluster import ask, tunnel
 from sweep.cluster.cluster_yaml import read
 from sweep.cluster.jobs import Jobs
-from sweep.doctor import yaml_check
-from sweep.doctor.check import Check, last_line
+from sweep.doctor.check import OPEN_CLUSTER_ADVICE, SILENT_HEAD_ADVICE, Check, last_line
 from sweep.doctor.data import Scope
-from sweep.doctor.node import token_file
+from sweep.doctor.node import check_token_file
 from sweep.doctor.ports import NEVER_OPEN, find_open_ports
+from sweep.doctor.yaml_check import check_cluster_file
 from sweep.tracking.address import refuse_password
 from trainables.code_version import code_version
 from trainables.errors import SweepError
 
 TIMEOUT_S = 10.0  # of one request
-HEAD_ANSWER_S = 300.0  # the head asks every node
+HEAD_ANSWER_S = 300.0  # the head waits for every node
 STRANGERS = {"without a token": None, "with a wrong token": f"Bearer {'0' * 64}"}
-# What a stranger could read results, secrets or logs from, or run code through.
+# Through these a stranger could read results, secrets or logs, or run code.
 ENDPOINTS = (
     *("/api/version", "/api/jobs/", "/api/cluster_status", "/api/v0/nodes", "/api/v0/logs"),
     *("/nodes?view=summary", "/logical/actors", "/api/packages/gcs/none.zip", "/events"),
@@ -44,11 +44,6 @@ NO_TOKEN = Check(
     "`ray get-auth-token --generate && chmod 600 ~/.ray/auth_token` makes one; the cluster needs "
     "the same (docs/cluster.md).",
 )
-SILENT = (
-    "Is the head up, and has it memory and CPU left? dashboard.log and gcs_server.out in its "
-    "/tmp/ray/session_latest/logs say more; `ray up` again starts Ray anew."
-)
-TOKEN_ADVICE = "Take it down, and start it again with a token on every node (docs/cluster.md)."
 
 
 def checks(address: str, storage: str | None, scope: Scope) -> Iterator[Check]:
@@ -57,135 +52,125 @@ def checks(address: str, storage: str | None, scope: Scope) -> Iterator[Check]:
     Args:
         address: the URL of its dashboard, or its cluster.yaml.
         storage: the root as the cluster sees it; None: the cluster's own.
-        scope: what its head is to look at; machines come from the file.
+        scope: for its head to check; machines come from the file.
 
     Raises:
         Misuse: the address of MLflow carries a password, which the head's list of jobs would show.
     """
     if scope.mlflow is not None:
         refuse_password(scope.mlflow)
-    inside = None if tunnel.is_url(address) else Path(address)
-    if inside is not None:
-        for check in yaml_check.check(inside):
-            yield replace(check, name=f"{inside.name}: {check.name}")
+    file = None if tunnel.is_url(address) else Path(address)
+    if file is not None:
+        for check in check_cluster_file(file):
+            yield replace(check, name=f"{file.name}: {check.name}")
     try:
         secret = tunnel.token(address)
-        yield NO_TOKEN if secret is None else replace(token_file(), name="token here")
-        if inside is not None:
-            scope = replace(scope, machines=_machines(inside))
-        yield from _reached(address, secret, inside, storage, scope)
+        yield NO_TOKEN if secret is None else replace(check_token_file(), name="token here")
+        if file is not None:
+            scope = replace(scope, machines=list_machines(file))
+        yield from _check_reached(address, secret, file, storage, scope)
     except SweepError as error:
         yield Check("head", False, str(error))
 
 
-def _reached(
-    address: str, secret: str | None, inside: Path | None, storage: str | None, scope: Scope
+def _check_reached(
+    address: str, secret: str | None, file: Path | None, storage: str | None, scope: Scope
 ) -> Iterator[Check]:
-    """What is seen of the cluster once there is a way to it."""
-    if inside is not None:  # before anything is asked of an address that a file names
-        yield Check("way in", True, tunnel.way_in(inside))
-    host = urlsplit(address).hostname if inside is None else tunnel.route(inside).host
+    """Every check that needs a way to the cluster."""
+    if file is not None:  # before a connection to an address that a file names
+        yield Check("way in", True, tunnel.way_in(file))
+    host = urlsplit(address).hostname if file is None else tunnel.route(file).host
     with tunnel.reached(address) as url:
-        yield Check("head", True, f"{host} is reached" + (" through ssh" if inside else ""))
-        refusal = strangers(url)
+        yield Check("head", True, f"{host} is reached" + (" through ssh" if file else ""))
+        refusal = check_strangers(url)
         yield refusal
         if not refusal.passed:
             return
         if host in tunnel.LOOPBACK:
-            found = f"not looked at: {host} may be a tunnel's end here, with the head behind it"
-            yield Check("closed from here", True, found)
+            finding = f"not checked: {host} may be the end of a tunnel, with the head behind it"
+            yield Check("closed from here", True, finding)
         else:
-            is_filtered = inside is None or read(inside)["provider"].get("type") != "local"
-            yield from ports_from_here(str(host), is_filtered=is_filtered)
-        yield from _on_head(Jobs(url, secret), scope.words(), storage)
+            is_filtered = file is None or read(file)["provider"].get("type") != "local"
+            yield check_ports_from_here(str(host), is_filtered=is_filtered)
+        yield from _check_from_head(Jobs(url, secret), scope.command_words(), storage)
 
 
-def _machines(file: Path) -> tuple[str, ...]:
-    """The machines that a cluster.yaml wants as workers all the time; in a cloud, none by name."""
+def list_machines(file: Path) -> tuple[str, ...]:
+    """The machines that a cluster.yaml always has as workers; in a cloud, none by name."""
     plain = read(file)
     machines = plain["provider"].get("worker_ips")
     if not isinstance(machines, list):
         return ()
-    wanted = [plain.get(key, len(machines)) for key in ("min_workers", "max_workers")]
-    return tuple(map(str, machines)) if wanted == [len(machines)] * 2 else ()
+    limits = [plain.get(key, len(machines)) for key in ("min_workers", "max_workers")]
+    return tuple(map(str, machines)) if limits == [len(machines)] * 2 else ()
 
 
-# --- the token ------------------------------------------------------------------------------------
-
-
-def strangers(url: str) -> Check:
-    """Whether the job server refuses those without a token, and those with a wrong one."""
+def check_strangers(url: str) -> Check:
+    """Check that the job server refuses requests without a token, and with a wrong one."""
     let_in = []
     for endpoint in ENDPOINTS:
-        for who, header in STRANGERS.items():
-            status = _status(url + endpoint, header)
+        for stranger, header in STRANGERS.items():
+            status = _request_status(url + endpoint, header)
             if status is None:
-                found = f"no answer to {endpoint} {who}"
-                return Check("token", False, found, f"Is {url} the cluster's dashboard? {SILENT}")
+                finding = f"no answer to {endpoint} {stranger}"
+                advice = f"Check that {url} is the cluster's dashboard. {SILENT_HEAD_ADVICE}"
+                return Check("token", False, finding, advice)
             if status not in REFUSED:
-                let_in.append(f"{endpoint} {who} ({status})")
+                let_in.append(f"{endpoint} {stranger} ({status})")
     if let_in:
         more = f" and {len(let_in) - 1} more" if let_in[1:] else ""
-        found = f"the job server answers {let_in[0]}{more}, so nothing was run on this cluster"
-        return Check("token", False, found, TOKEN_ADVICE)
-    return Check("token", True, "who has none, or a wrong one, is refused by the job server")
+        finding = f"the job server answers {let_in[0]}{more}, so nothing was run on this cluster"
+        return Check("token", False, finding, OPEN_CLUSTER_ADVICE)
+    return Check("token", True, "the job server refuses a missing token and a wrong one")
 
 
-def _status(url: str, authorization: str | None) -> int | None:
-    """How a server answers; None where nothing does, or no HTTP."""
+def _request_status(url: str, authorization: str | None) -> int | None:
+    """The status of a server's answer; None without an answer in HTTP."""
     with requests.Session() as stranger:
         stranger.trust_env = False  # a proxy's 403 would look like a refusal
         headers = {} if authorization is None else {"Authorization": authorization}
         try:
             return stranger.get(url, headers=headers, timeout=TIMEOUT_S).status_code
-        except Exception:  # a server that is none fails in many ways
+        except Exception:  # a server of another protocol fails in many ways
             return None
 
 
-# --- ports ----------------------------------------------------------------------------------------
-
-
-def ports_from_here(host: str, *, is_filtered: bool) -> Iterator[Check]:
-    """Whether this machine, a stranger to the cluster's nodes, gets to what it should not.
+def check_ports_from_here(host: str, *, is_filtered: bool) -> Check:
+    """Check that this machine, a stranger to the cluster's nodes, finds the head's ports closed.
 
     Args:
         host: the head's address.
-        is_filtered: whether a firewall should keep strangers from Ray's own ports, too; else the
+        is_filtered: True when a firewall should keep strangers from Ray's own ports, too; else the
             token alone does.
     """
-    known = {**NEVER_OPEN, **RAY_PORTS}
-    found = find_open_ports(host, known)
-    wrong = [port for port in found if port in NEVER_OPEN or is_filtered]
+    services = {**NEVER_OPEN, **RAY_PORTS}
+    open_ports = find_open_ports(host, services)
+    wrong = [port for port in open_ports if port in NEVER_OPEN or is_filtered]
     if wrong:
-        named = ", ".join(f"{port} ({known[port]})" for port in wrong)
+        named = ", ".join(f"{port} ({services[port]})" for port in wrong)
         advice = "Allow only ssh from outside: close the rest in the security group or firewall."
-        yield Check("closed from here", False, f"{host} answers here on {named}", advice)
-        return
-    text = f"{host}: {', '.join(map(str, NEVER_OPEN))} are closed"
-    if found:
-        named = ", ".join(map(str, found))
-        text += f"; {named} answers, to the token alone: better, let a firewall close it"
-    yield Check("closed from here", True, text)
+        return Check("closed from here", False, f"{host} answers here on {named}", advice)
+    finding = f"{host}: {', '.join(map(str, NEVER_OPEN))} are closed"
+    if open_ports:
+        named = ", ".join(map(str, open_ports))
+        finding += f"; {named} answers, to the token alone: better close it by a firewall"
+    return Check("closed from here", True, finding)
 
 
-# --- the head -------------------------------------------------------------------------------------
-
-
-def _on_head(jobs: Jobs, words: Sequence[str], storage: str | None) -> Iterator[Check]:
-    """What the head says of itself and its nodes."""
+def _check_from_head(jobs: Jobs, words: Sequence[str], storage: str | None) -> Iterator[Check]:
+    """The head's checks of itself and its nodes."""
     answer = ask.ask(jobs, words, storage, wait_s=HEAD_ANSWER_S)
-    same = answer.version == code_version()
+    is_same = answer.version == code_version()
     yield Check(
         "version",
-        same,
-        answer.version if same else f"{answer.version} there, {code_version()} here",
+        is_same,
+        answer.version if is_same else f"{answer.version} there, {code_version()} here",
         "Install the same on both: `ray up cluster.yaml` installs this checkout. `sweep submit` "
         "refuses until then.",
     )
     try:
-        for plain in json.loads(answer.out):
-            yield Check(plain["name"], plain["passed"], plain["found"], plain["advice"])
+        yield from [Check.from_json(plain) for plain in json.loads(answer.out)]
     except (ValueError, KeyError, TypeError):
-        found = f"the head could not look at them: {last_line(answer.err)}"
-        advice = "Call `sweep doctor --where cluster` on the head (`ray attach cluster.yaml`)."
-        yield Check("nodes", False, found, advice)
+        finding = f"the head could not check its nodes: {last_line(answer.err)}"
+        advice = "Run `sweep doctor --where cluster` on the head (`ray attach cluster.yaml`)."
+        yield Check("nodes", False, finding, advice)

@@ -36,10 +36,11 @@ PROMISES = (
 )
 
 
-def settings(plain: Mapping[str, Json]) -> dict[str, str]:
+def exported_settings(plain: Mapping[str, Json]) -> dict[str, str]:
     """The variables that every node exports by a call in setup_commands; empty without a call.
 
-    >>> settings({"setup_commands": [f"bash {FOLDER}/node-setup.sh settings A=1 'B=x'", "C=2 d"]})
+    >>> call = f"bash {FOLDER}/node-setup.sh settings A=1 'B=x'"
+    >>> exported_settings({"setup_commands": [call, "C=2 d"]})
     {'A': '1', 'B': 'x'}
     """
     words = (word for call in _calls(plain, "setup_commands") for word in call)
@@ -52,7 +53,7 @@ def find_unchecked(plain: Mapping[str, Json], mounts: Mapping[str, str]) -> Iter
 
     Args:
         plain: the file as it is written.
-        mounts: its file_mounts, path there -> path here.
+        mounts: its file_mounts, path on the node -> path on this machine.
     """
     if plain.get("initialization_commands"):
         yield "initialization_commands"
@@ -76,28 +77,28 @@ def find_uncalled(plain: Mapping[str, Json]) -> list[str]:
 
 
 def find_missing_mounts(plain: Mapping[str, Json], mounts: Mapping[str, str]) -> Iterator[str]:
-    """What the calls of a file need on the nodes and its file_mounts do not bring."""
+    """Problems of files that the calls of a file need on the nodes and no file_mount brings."""
     callers = [name for name in CALLS if FOLDER in " ".join(plain.get(name) or [])]
     if not callers:
         return
     scripts = [script for script in DIGESTS if not _is_mounted(mounts, FOLDER, script)]
     if scripts:
         yield (
-            f"file_mounts bring no {', '.join(scripts)} to {FOLDER}, and {', '.join(callers)} call "
-            f'scripts there (got {mounts.get(FOLDER, "no such mount")}): add "{FOLDER}": cluster.'
+            f"file_mounts bring no {', '.join(scripts)} to {FOLDER}, where {', '.join(callers)} "
+            f'call scripts (got {mounts.get(FOLDER, "no such mount")}): add "{FOLDER}": cluster.'
         )
     files = [name for name in PACKAGE_FILES if not _is_mounted(mounts, PACKAGE, name)]
     if files:
         present = [name for name in PACKAGE_FILES if name not in files]
         yield (
-            f"file_mounts bring no {', '.join(files)} to {PACKAGE}, and node-setup.sh installs the "
-            f"package from there (got {', '.join(present) or 'nothing'}): add "
+            f"file_mounts bring no {', '.join(files)} to {PACKAGE}, from where node-setup.sh "
+            f"installs the package (got {', '.join(present) or 'nothing'}): add "
             f'"{PACKAGE}/{files[0]}": {files[0]} and so on, as in cluster.yaml.'
         )
 
 
 def _is_mounted(mounts: Mapping[str, str], folder: str, name: str) -> bool:
-    """Whether ``folder/name`` gets there; a source that is missing here is another check's."""
+    """True when ``folder/name`` is copied; a source that this machine lacks is another check's."""
     if f"{folder}/{name}" in mounts:
         return True
     source = Path(mounts.get(folder, "")).expanduser()

@@ -14,20 +14,19 @@ RAYS_OWN = {"SubnetIds"}
 WORLD = {"0.0.0.0/0", "::/0"}
 
 
-def _region(cluster: ClusterFile) -> Iterator[str]:
-    provider = cluster.prepared["provider"]
-    region = provider.get("region")
+def _check_region(cluster: ClusterFile) -> Iterator[str]:
+    region = cluster.provider.get("region")
     if not region:
-        yield "provider has no region: name one, such as us-west-2."
+        yield "provider has no region: name one, for example us-west-2."
         return
-    zones = [zone.strip() for zone in (provider.get("availability_zone") or "").split(",")]
+    zones = [zone.strip() for zone in (cluster.provider.get("availability_zone") or "").split(",")]
     elsewhere = ", ".join(zone for zone in zones if zone and not zone.startswith(region))
     if elsewhere:
-        yield f"availability_zone {elsewhere} is not in {region}: correct the one or the other."
+        yield f"availability_zone {elsewhere} is not in the region {region}: correct one of them."
 
 
-def _node_config(cluster: ClusterFile) -> Iterator[str]:
-    """Every node_config against the model of RunInstances: names, nesting and types."""
+def _check_requests(cluster: ClusterFile) -> Iterator[str]:
+    """Every node_config fits the model of RunInstances: names, nesting and types."""
     try:
         from botocore.validate import ParamValidator
 
@@ -39,21 +38,22 @@ def _node_config(cluster: ClusterFile) -> Iterator[str]:
         )
         return
     known = set(request.members) | RAYS_OWN
-    for name, config in cluster.node_configs.items():
+    for node_type in cluster.node_types:
+        name, config = node_type.name, node_type.config
         for key in sorted(set(config) - known):
             yield f"{name}: EC2 knows no {key}.{did_you_mean(key, known)} Correct or delete it."
         rest = {key: config[key] for key in set(config) & (known - RAYS_OWN)}
         report = ParamValidator().validate({**rest, "MinCount": 1, "MaxCount": 1}, request)
         if report.has_errors():
-            told = report.generate_report().replace("\n", "; ")
-            yield f"{name}: EC2 would refuse node_config: {told}."
+            errors = report.generate_report().replace("\n", "; ")
+            yield f"{name}: EC2 would refuse node_config: {errors}."
         if "InstanceType" not in config:
             yield f"{name} has no InstanceType: name one."
 
 
 @functools.cache
 def _run_instances() -> Json:
-    """What EC2's RunInstances may be given, as botocore's copy of its interface says."""
+    """The input of EC2's RunInstances, from botocore's copy of its interface."""
     from botocore.loaders import Loader
     from botocore.model import ServiceModel
 
@@ -61,80 +61,84 @@ def _run_instances() -> Json:
     return service.operation_model("RunInstances").input_shape
 
 
-def _security_group(cluster: ClusterFile) -> Iterator[str]:
-    """Ray opens port 22 of a group that it makes or fills to the world, whatever it is told."""
-    for name, config in cluster.node_configs.items():
-        interfaces = config.get("NetworkInterfaces") or []
-        if not (config.get("SecurityGroupIds") or any(one.get("Groups") for one in interfaces)):
+def _check_security_group(cluster: ClusterFile) -> Iterator[str]:
+    """No group is Ray's: it opens port 22 to the world in a group that it makes or fills."""
+    for node_type in cluster.node_types:
+        interfaces = node_type.config.get("NetworkInterfaces") or []
+        groups = [node_type.config.get("SecurityGroupIds"), *(i.get("Groups") for i in interfaces)]
+        if not any(groups):
             yield (
-                f"{name} names no security group: Ray would use one of its own with SSH open to "
-                "the whole internet. Give SecurityGroupIds of yours: "
+                f"{node_type.name} names no security group: Ray would use one of its own with SSH "
+                "open to the whole internet. Give SecurityGroupIds of yours: "
                 "docs/cluster/aws-account.yaml makes one."
             )
-    rules = cluster.prepared["provider"].get("security_group", {}).get("IpPermissions") or []
+    rules = cluster.provider.get("security_group", {}).get("IpPermissions") or []
     v4 = {r.get("CidrIp") for rule in rules for r in rule.get("IpRanges") or []}
     v6 = {r.get("CidrIpv6") for rule in rules for r in rule.get("Ipv6Ranges") or []}
     if (v4 | v6) & WORLD:
         yield "provider.security_group lets the whole internet in: remove it."
 
 
-def _metadata(cluster: ClusterFile) -> Iterator[str]:
-    """With version 1, whoever gets a node to fetch an address can read its credentials."""
-    for name, config in cluster.node_configs.items():
-        if (config.get("MetadataOptions") or {}).get("HttpTokens") != "required":
+def _check_metadata(cluster: ClusterFile) -> Iterator[str]:
+    """Metadata are version 2: with 1, whoever has a node fetch an address reads its credentials."""
+    for node_type in cluster.node_types:
+        if (node_type.config.get("MetadataOptions") or {}).get("HttpTokens") != "required":
             yield (
-                f"{name}: instance metadata answers without a session token. Add MetadataOptions: "
-                "{HttpTokens: required}."
+                f"{node_type.name}: instance metadata answers without a session token. Add "
+                "MetadataOptions: {HttpTokens: required}."
             )
 
 
-def _instance_profile(cluster: ClusterFile) -> Iterator[str]:
-    needed = {cluster.head_type: "Ray would make one that may do everything on EC2 and S3"}
-    if cluster.stores_objects:
-        needed = dict.fromkeys(cluster.worker_types(), "they could not write to storage") | needed
-    for name, why in needed.items():
-        if not cluster.node_configs[name].get("IamInstanceProfile"):
-            made = "docs/cluster/aws-account.yaml makes one"
-            yield f"{name} has no IamInstanceProfile: {why}. {made}."
-
-
-def _lasting_head(cluster: ClusterFile) -> Iterator[str]:
-    name = cluster.head_type
-    if "InstanceMarketOptions" in cluster.node_configs[name]:
+def _check_instance_profiles(cluster: ClusterFile) -> Iterator[str]:
+    for node_type in cluster.node_types:
+        if node_type.config.get("IamInstanceProfile"):
+            continue
+        if node_type == cluster.head:
+            reason = "Ray would make one that may do everything on EC2 and S3"
+        elif cluster.stores_objects:
+            reason = "these workers could not write to storage"
+        else:
+            continue
         yield (
-            f"{name} is a spot instance: when it is taken, every driver and MLflow go with it. "
+            f"{node_type.name} has no IamInstanceProfile: {reason}. Name one: "
+            "docs/cluster/aws-account.yaml makes it."
+        )
+
+
+def _check_head(cluster: ClusterFile) -> Iterator[str]:
+    """The head lasts, and trains nothing."""
+    head = cluster.head
+    if "InstanceMarketOptions" in head.config:
+        yield (
+            f"{head.name} is a spot instance: when AWS takes it back, every driver and MLflow end. "
             "Remove its InstanceMarketOptions."
         )
-    resources = cluster.node_types[name]["resources"]
-    if (resources.get("CPU"), resources.get("GPU")) != (0, 0):
+    if (head.resources.get("CPU"), head.resources.get("GPU")) != (0, 0):
         yield (
-            f"{name} needs resources: {{CPU: 0, GPU: 0}}, got {resources}: the autoscaler would "
-            "count on it for arms."
+            f"{head.name} needs resources: {{CPU: 0, GPU: 0}}, got {head.resources}: the "
+            "autoscaler would count on it for arms."
         )
 
 
-def _key_pair(cluster: ClusterFile) -> Iterator[str]:
-    if "ssh_private_key" not in cluster.prepared["auth"]:
+def _check_key_pair(cluster: ClusterFile) -> Iterator[str]:
+    if cluster.ssh_key is None:
         yield (
             "auth has no ssh_private_key: Ray would make another key pair on every laptop, and "
             "`sweep --address` refuses the file. Name a key of yours, and its KeyName in every "
             "node_config: docs/cluster/aws-account.yaml makes one."
         )
         return
-    for name, config in cluster.node_configs.items():
-        if not {"KeyName", "UserData"} & set(config):
-            yield (
-                f"{name}: with auth.ssh_private_key EC2 needs the name of that key pair: add "
-                "KeyName."
-            )
+    for node_type in cluster.node_types:
+        if not {"KeyName", "UserData"} & set(node_type.config):
+            yield f"{node_type.name}: with auth.ssh_private_key EC2 needs its name: add KeyName."
 
 
 RULES: dict[str, Rule] = {
-    "region": _region,
-    "EC2 requests": _node_config,
-    "security group": _security_group,
-    "instance metadata": _metadata,
-    "instance profile": _instance_profile,
-    "lasting head": _lasting_head,
-    "key pair": _key_pair,
+    "region": _check_region,
+    "EC2 requests": _check_requests,
+    "security group": _check_security_group,
+    "instance metadata": _check_metadata,
+    "instance profile": _check_instance_profiles,
+    "lasting head": _check_head,
+    "key pair": _check_key_pair,
 }

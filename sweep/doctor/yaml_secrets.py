@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from trainables.plain import Json
 
-# What a secret looks like wherever it stands; the group is the secret.
+# Shapes of secrets wherever they stand; the group is the secret.
 _SHAPES = {
     "an AWS access key": r"\b((?:AKIA|ASIA)[A-Z0-9]{16})\b",
     "a private key": r"(-----BEGIN [A-Z ]*PRIVATE KEY-----)",
@@ -35,52 +35,52 @@ SHORTEST = 3  # characters of a secret that masking can hide
 class Secret:
     """One secret that a cluster.yaml should not hold."""
 
-    where: str  # the path to it in the file
+    path: str  # to it in the file
     kind: str
     value: str
 
     @property
     def advice(self) -> str:
-        """What to do; without the secret."""
+        """The problem and its remedy, without the secret."""
         return (
-            f"{self.where} holds {self.kind}. The file is copied to every node and cached: put the "
-            "secret into a file of your own with mode 600, bring it by file_mounts, and change it "
-            "now if the file was ever shared."
+            f"{self.path} holds {self.kind}, and the file is copied to every node and cached. Put "
+            "the secret into a file of your own with mode 600, bring it by file_mounts, and change "
+            "it now if the file was ever shared."
         )
 
 
-def find(plain: Json) -> list[Secret]:
-    """Every secret in what was read from a cluster.yaml, as far as its shape or name tells."""
-    return [secret for where, key, text in texts(plain) for secret in _in(where, key, text)]
+def find_secrets(plain: Json) -> list[Secret]:
+    """Every secret in a parsed cluster.yaml, as far as its shape or name shows."""
+    return [secret for path, key, text in _texts(plain) for secret in _match(path, key, text)]
 
 
-def masked(text: str, secrets: list[Secret]) -> str:
-    """The text without the secrets; what is as short as a digit stands everywhere, and stays."""
+def mask(text: str, secrets: list[Secret]) -> str:
+    """The text without the secrets; very short ones stay, since they are part of other words."""
     for secret in secrets:
         if len(secret.value) >= SHORTEST:
             text = text.replace(secret.value, "***")
     return text
 
 
-def _in(where: str, key: str, text: str) -> Iterator[Secret]:
+def _match(path: str, key: str, text: str) -> Iterator[Secret]:
     for kind, shape in _SHAPES.items():
-        for found in re.finditer(shape, text):
-            yield Secret(where, kind, found[1])
-    for found in _ASSIGNED.finditer(text):
-        yield Secret(where, f"a value of {found[1]}", found[2] or found[3] or found[4])
-    for found in _OPTION.finditer(text):
-        yield Secret(where, f"a value of --{found[1]}", found[2])
+        for match in re.finditer(shape, text):
+            yield Secret(path, kind, match[1])
+    for match in _ASSIGNED.finditer(text):
+        yield Secret(path, f"a value of {match[1]}", match[2] or match[3] or match[4])
+    for match in _OPTION.finditer(text):
+        yield Secret(path, f"a value of --{match[1]}", match[2])
     if _KEY.fullmatch(key) and text and text[0] not in "$~/":
-        yield Secret(where, f"a value of {key}", text)
+        yield Secret(path, f"a value of {key}", text)
 
 
-def texts(plain: Json, where: str = "", key: str = "") -> Iterator[tuple[str, str, str]]:
+def _texts(plain: Json, path: str = "", key: str = "") -> Iterator[tuple[str, str, str]]:
     """Every text and number below ``plain``: the path to it, the key it stands under, itself."""
     if isinstance(plain, dict):
         for name, value in plain.items():
-            yield from texts(value, f"{where}.{name}".removeprefix("."), str(name))
+            yield from _texts(value, f"{path}.{name}".removeprefix("."), str(name))
     elif isinstance(plain, list):
         for number, value in enumerate(plain):
-            yield from texts(value, f"{where}[{number}]", key)
+            yield from _texts(value, f"{path}[{number}]", key)
     elif plain is not None and not isinstance(plain, bool):
-        yield where, key, str(plain)
+        yield path, key, str(plain)

@@ -47,7 +47,7 @@ def test_the_wheel_works_outside_the_checkout(tmp_path: Path) -> None:
         return ran.stdout
 
     assert "quickstart" in says("spaces")
-    code = "import sweep.doctor.machine as d; print(d.__file__); print(d._reinstall())"
+    code = "import sweep.doctor.machine as d; print(d.__file__); print(d._reinstall_advice())"
     ran = subprocess.run(
         [sys.executable, "-c", code],
         cwd=tmp_path,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sweep.doctor.data import Requirement, folder_check, need_check
+from sweep.doctor.data import Requirement, check_folder, check_requirement
 from tests.support.data.data_folders import LAYOUTS
 from tests.support.data.ped2_folders import config, write_original
 from tests.support.data.text_folders import TEXT_LAYOUTS
@@ -41,9 +41,9 @@ def test_a_tree_of_frames_or_videos_is_not_taken_for_one(
         path.write_bytes(STAND_INS[said])
     with pytest.raises(BadData, match=said):
         load_video(DataConfig(name=LAYOUTS[layout].data_set, folder=str(root), frames=4))
-    check = folder_check(str(root))
+    check = check_folder(str(root))
     assert not check.passed
-    assert said in check.found
+    assert said in check.finding
 
 
 @pytest.mark.parametrize("said", STAND_INS)
@@ -85,8 +85,8 @@ def test_weights_are_not_taken_for_them(tmp_path: Path, said: str) -> None:
     (place / "model.safetensors").write_bytes(STAND_INS[said])
     with pytest.raises(BadData, match=rf"model\.safetensors .*{said}"):
         Checkpoint(str(place), ("config.json", "model.safetensors")).network()
-    check = need_check(
+    check = check_requirement(
         Requirement("text_classification", model=ModelConfig(name="encoder", checkpoint=str(place)))
     )
     assert not check.passed
-    assert said in check.found
+    assert said in check.finding

@@ -11,7 +11,13 @@ from pathlib import Path
 import pytest
 
 from search_spaces.space import SearchSpace, Setting
-from sweep.doctor.data import Requirement, folder_check, look, need_check, needs_of
+from sweep.doctor.data import (
+    Requirement,
+    check_folder,
+    check_requirement,
+    list_requirements,
+    take_inventory,
+)
 from tests.support.data.checkpoints import tiny_vit
 from tests.support.data.data_folders import LAYOUTS
 from tests.support.data.text_folders import TEXT_LAYOUTS
@@ -28,34 +34,34 @@ def test_a_folder_of_texts_is_named_and_counted(tmp_path: Path, name: str) -> No
     layout = TEXT_LAYOUTS[name]
     root = layout.write(tmp_path / layout.folder)
     for given in (root, tmp_path):
-        check = folder_check(str(given))
+        check = check_folder(str(given))
         assert check.passed
-        assert check.found.startswith(f"{layout.data_set}: ")
-        assert check.found.endswith(f" in {root}")
-        assert ("entailment" in check.found) == (layout.data_set == "mnli")
+        assert check.finding.startswith(f"{layout.data_set}: ")
+        assert check.finding.endswith(f" in {root}")
+        assert ("entailment" in check.finding) == (layout.data_set == "mnli")
 
 
 def test_texts_and_clips_in_one_folder_are_both_named(tmp_path: Path) -> None:
     imdb = TEXT_LAYOUTS["imdb as published"].write(tmp_path / "aclImdb")
     avenue = LAYOUTS["cuhk_avenue as published"]
     clips = avenue.write(tmp_path / avenue.folder)
-    check = folder_check(str(tmp_path))
+    check = check_folder(str(tmp_path))
     assert check.passed
-    assert f"test clips in {clips}; imdb: " in check.found
-    assert check.found.endswith(f"neg, pos in {imdb}")
+    assert f"test clips in {clips}; imdb: " in check.finding
+    assert check.finding.endswith(f"neg, pos in {imdb}")
 
 
 def test_damaged_texts_are_named(tmp_path: Path) -> None:
     imdb = TEXT_LAYOUTS["imdb as published"].write(tmp_path / "aclImdb")
     shutil.rmtree(imdb / "test" / "neg")
-    check = folder_check(str(tmp_path))
+    check = check_folder(str(tmp_path))
     assert not check.passed
-    assert "has no folder test/neg" in check.found
+    assert "has no folder test/neg" in check.finding
     half = TEXT_LAYOUTS["mnli as published"].write(tmp_path / "mnli")
     (half / "multinli_1.0_dev_matched.jsonl").unlink()
-    check = folder_check(str(half))
+    check = check_folder(str(half))
     assert not check.passed
-    assert "but no multinli_1.0_dev_matched.jsonl" in check.found
+    assert "but no multinli_1.0_dev_matched.jsonl" in check.finding
     assert "docs/data.md" in check.advice
 
 
@@ -72,7 +78,7 @@ TABLES = {
     ),
     "a CSV of other columns": (
         {"IMDB Dataset.csv": "review,sentiment\nGood.,positive\nBad.,negative\n"},
-        r"none of the known data sets\. As tables of texts, which data\.name=hf:NAME reads: "
+        r"none of the known data sets \(ucsd.*\)\. As texts \(data\.name=hf:NAME\): "
         r".*columns review, sentiment\. Known are label with",
         False,
     ),
@@ -81,10 +87,14 @@ TABLES = {
         r"no labelled test split",
         False,
     ),
-    "an archive": ({"aclImdb_v1.tar.gz": "x", "notes.md": "y"}, r"packed: unpack it", False),
+    "an archive": (
+        {"aclImdb_v1.tar.gz": "x", "notes.md": "y"},
+        r"As videos .*\(it holds: aclImdb_v1\.tar\.gz, notes\.md\)",
+        False,
+    ),
     "nothing of the kind": (
         {"notes.md": "y"},
-        r"\(it holds: notes\.md\) is none of the known data sets \(ucsd_ped2, .*, alpaca\)",
+        r"none of the known data sets \(ucsd_ped2, .*, alpaca\)\. As videos .*: notes\.md\)",
         False,
     ),
 }
@@ -98,10 +108,11 @@ def test_a_folder_of_the_users_own_is_told_what_it_comes_nearest_to(
     files, said, passes = TABLES[kind]
     for name, content in files.items():
         (tmp_path / name).write_text(content)
-    check = folder_check(str(tmp_path))
+    check = check_folder(str(tmp_path))
     assert check.passed == passes
-    assert re.search(said, check.found), check.found
-    assert "film" not in check.found
+    assert re.search(said, check.finding), check.finding
+    assert passes or "Unpack archives" in check.advice
+    assert ("film" in check.finding) == ("As videos" in check.finding)
 
 
 # --- needs ----------------------------------------------------------------------------------------
@@ -115,7 +126,7 @@ def space(base: ArmConfig, *settings: Setting) -> SearchSpace:
 
 def test_a_space_needs_every_data_set_and_checkpoint_once(tmp_path: Path) -> None:
     other = checkpoint_in(tmp_path / "other")
-    needs = needs_of(
+    needs = list_requirements(
         space(
             tiny_text(tmp_path),
             Setting("one", {}),
@@ -131,20 +142,20 @@ def test_a_space_needs_every_data_set_and_checkpoint_once(tmp_path: Path) -> Non
 
 
 def test_what_a_space_of_texts_needs_is_found(tmp_path: Path) -> None:
-    data, checkpoint = needs_of(space(tiny_text(tmp_path)))
-    check = need_check(data)
+    data, checkpoint = list_requirements(space(tiny_text(tmp_path)))
+    check = check_requirement(data)
     assert check.passed
-    assert check.found.endswith(f"labels neg, pos in {tmp_path / 'aclImdb'}")
-    check = need_check(checkpoint)
+    assert check.finding.endswith(f"labelled neg, pos in {tmp_path / 'aclImdb'}")
+    check = check_requirement(checkpoint)
     assert check.passed
-    assert check.found.startswith("3 layers, ")
+    assert check.finding.startswith("3 layers, ")
 
 
 def test_built_in_data_are_there() -> None:
-    (need,) = needs_of(space(TINY))
-    check = need_check(need)
+    (need,) = list_requirements(space(TINY))
+    check = check_requirement(need)
     assert (check.name, check.passed) == ("data photographs", True)
-    assert "built in" in check.found
+    assert "built in" in check.finding
 
 
 def test_missing_data_are_told_with_what_to_do(tmp_path: Path) -> None:
@@ -154,10 +165,10 @@ def test_missing_data_are_told_with_what_to_do(tmp_path: Path) -> None:
         ({"data.folder": None}, "needs data.folder"),
         ({"data.name": "imbd"}, "unknown text data set 'imbd'"),
     ):
-        data, _ = needs_of(space(base.with_fields(fields)))
-        check = need_check(data)
+        data, _ = list_requirements(space(base.with_fields(fields)))
+        check = check_requirement(data)
         assert not check.passed
-        assert message in check.found
+        assert message in check.finding
 
 
 @pytest.mark.parametrize("kind", ["texts", "clips", "weights", "network of texts"])
@@ -179,13 +190,13 @@ def test_a_copy_is_known_as_one_and_a_changed_one_is_not(tmp_path: Path, kind: s
 
     def digest(folder: Path) -> str:
         if kind == "weights":
-            return look(Requirement("frame_denoising", model=vit(folder))).digest
+            return take_inventory(Requirement("frame_denoising", model=vit(folder))).digest
         if kind == "network of texts":
-            return look(Requirement("text_classification", model=encoder(folder))).digest
+            return take_inventory(Requirement("text_classification", model=encoder(folder))).digest
         name = "imdb" if kind == "texts" else "cuhk_avenue"
         data = replace(TINY.data, name=name, folder=str(folder))
         task = "text_classification" if kind == "texts" else "video_denoising"
-        return look(Requirement(task, data=data)).digest
+        return take_inventory(Requirement(task, data=data)).digest
 
     assert digest(place) == digest(copy)
     changed = max(copy.rglob("*"), key=lambda file: file.is_file() and file.stat().st_size)
@@ -223,9 +234,9 @@ def test_a_checkpoint_that_is_missing_or_damaged_is_told_with_what_to_do(tmp_pat
             (folder / "config.json").write_text("{")
         elif change == "nowhere":
             shutil.rmtree(folder)
-        check = need_check(Requirement("text_classification", model=encoder(folder)))
+        check = check_requirement(Requirement("text_classification", model=encoder(folder)))
         assert check.passed == (change == "as it was")
-        return check.found
+        return check.finding
 
     assert "fingerprint" in told("as it was")
     assert "model.safetensors is damaged" in told("short")
@@ -236,17 +247,17 @@ def test_a_checkpoint_that_is_missing_or_damaged_is_told_with_what_to_do(tmp_pat
 
 def test_a_name_that_was_never_downloaded_is_told_with_how_to_get_it() -> None:
     model = ModelConfig(name="encoder", layers=0, checkpoint="nobody/nothing")
-    check = need_check(Requirement("text_classification", model=model))
+    check = check_requirement(Requirement("text_classification", model=model))
     assert not check.passed
-    assert "`hf download nobody/nothing`" in check.found
+    assert "`hf download nobody/nothing`" in check.finding
 
 
 def test_a_checkpoint_that_is_not_the_one_of_the_fingerprint_is_told(tmp_path: Path) -> None:
     model = encoder(Path(checkpoint_in(tmp_path / "it")))
-    fingerprint = look(Requirement("text_classification", model=model)).digest
+    fingerprint = take_inventory(Requirement("text_classification", model=model)).digest
     expected = replace(model, checkpoint_fingerprint=fingerprint)
-    assert need_check(Requirement("text_classification", model=expected)).passed
+    assert check_requirement(Requirement("text_classification", model=expected)).passed
     with pytest.raises(BadData, match="expected fingerprint f00d"):
-        look(
+        take_inventory(
             Requirement("text_classification", model=replace(model, checkpoint_fingerprint="f00d"))
         )

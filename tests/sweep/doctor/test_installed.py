@@ -11,7 +11,7 @@ from pathlib import Path
 import importlib_metadata
 import pytest
 
-from sweep.doctor.installed import own_files
+from sweep.doctor.installed import check_own_files
 
 REINSTALL = "Install it again."
 
@@ -40,15 +40,15 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_whole_files_pass(site: Path) -> None:
-    check = own_files(REINSTALL)
-    assert (check.passed, check.found) == (True, "as installed")
+    check = check_own_files(REINSTALL)
+    assert (check.passed, check.finding) == (True, "as installed")
 
 
 def test_a_package_that_was_installed_over_ours_is_named(site: Path) -> None:
     installed(site, "sweep", "sweep/__init__.py", "sweep/parse.py")
-    check = own_files(REINSTALL)
+    check = check_own_files(REINSTALL)
     assert not check.passed
-    assert check.found == (
+    assert check.finding == (
         "sweep is installed too, with a folder sweep; not as installed: sweep/__init__.py"
     )
     assert check.advice.startswith("`pip uninstall sweep`")
@@ -57,8 +57,8 @@ def test_a_package_that_was_installed_over_ours_is_named(site: Path) -> None:
 
 def test_files_that_went_with_another_package_are_named(site: Path) -> None:
     (site / "sweep/__init__.py").unlink()
-    check = own_files(REINSTALL)
-    assert check.found == "not as installed: sweep/__init__.py (missing)"
+    check = check_own_files(REINSTALL)
+    assert check.finding == "not as installed: sweep/__init__.py (missing)"
     assert check.advice == REINSTALL
 
 
@@ -68,8 +68,8 @@ def test_missing_files_are_named_whichever_finder_answers(
     """mlflow brings importlib_metadata, whose finder takes the place of Python's own."""
     (site / "sweep/__init__.py").unlink()
     monkeypatch.setattr(sys, "meta_path", [importlib_metadata.MetadataPathFinder()])
-    assert own_files(REINSTALL).found == "not as installed: sweep/__init__.py (missing)"
+    assert check_own_files(REINSTALL).finding == "not as installed: sweep/__init__.py (missing)"
 
 
 def test_a_checkout_passes() -> None:
-    assert own_files(REINSTALL).passed
+    assert check_own_files(REINSTALL).passed

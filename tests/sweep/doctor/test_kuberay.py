@@ -158,4 +158,4 @@ def test_mlflow_survives_the_pod(documents: dict[str, Json], spec: Json) -> None
 
 
 def test_there_is_no_secret(documents: dict[str, Json]) -> None:
-    assert yaml_secrets.find(documents) == []
+    assert yaml_secrets.find_secrets(documents) == []

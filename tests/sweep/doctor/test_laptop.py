@@ -18,7 +18,7 @@ from sweep.cluster import tunnel
 from sweep.doctor import cluster as doctor_cluster
 from sweep.doctor import laptop as doctor_remote
 from sweep.doctor.data import Scope
-from sweep.doctor.laptop import ports_from_here, strangers
+from sweep.doctor.laptop import check_ports_from_here, check_strangers
 from tests.support.command_line import refused, sweep
 from tests.support.servers.mlflow_servers import free_port
 
@@ -75,7 +75,7 @@ def serve(asked: list[tuple[str, str]]) -> Iterator[Callable[[Answers], str]]:
 def test_a_job_server_that_refuses_strangers_everywhere_passes(
     serve: Callable[[Answers], str], asked: list[tuple[str, str]]
 ) -> None:
-    check = strangers(serve(guarded))
+    check = check_strangers(serve(guarded))
     assert check.passed
     assert {path for _, path in asked} == set(doctor_remote.ENDPOINTS)
     assert len(asked) == 2 * len(doctor_remote.ENDPOINTS)
@@ -96,16 +96,16 @@ def test_a_job_server_that_refuses_strangers_everywhere_passes(
 def test_a_job_server_that_lets_a_stranger_in_anywhere_fails(
     serve: Callable[[Answers], str], answers: Answers, found: str
 ) -> None:
-    check = strangers(serve(answers))
+    check = check_strangers(serve(answers))
     assert not check.passed
-    assert found in check.found
+    assert found in check.finding
     assert "Take it down" in check.advice
 
 
 def test_silence_is_no_refusal() -> None:
-    check = strangers(f"http://127.0.0.1:{free_port()}")
+    check = check_strangers(f"http://127.0.0.1:{free_port()}")
     assert not check.passed
-    assert "no answer" in check.found
+    assert "no answer" in check.finding
     assert "gcs_server.out" in check.advice
 
 
@@ -115,9 +115,9 @@ def test_silence_is_no_refusal_on_the_head_either(
 ) -> None:
     monkeypatch.setattr(doctor_cluster, "STRANGER", stranger)
     monkeypatch.setattr(doctor_cluster, "STRANGER_S", 0.5)
-    check = doctor_cluster.strangers("10.0.0.7:6379")
+    check = doctor_cluster.check_strangers("10.0.0.7:6379")
     assert not check.passed
-    assert "nothing was run" in check.found
+    assert "nothing was run" in check.finding
     assert "gcs_server.out" in check.advice
 
 
@@ -128,7 +128,7 @@ def test_a_proxy_of_this_machine_does_not_answer_for_the_cluster(
     monkeypatch.setenv("http_proxy", serve(lambda path, header: 403))
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.delenv("NO_PROXY", raising=False)
-    assert not strangers(f"http://127.0.0.1:{free_port()}").passed
+    assert not check_strangers(f"http://127.0.0.1:{free_port()}").passed
 
 
 def test_nothing_is_run_on_a_cluster_that_lets_strangers_in(
@@ -160,9 +160,9 @@ def test_a_dashboard_that_answers_from_here_fails(
 ) -> None:
     monkeypatch.setattr(doctor_remote, "NEVER_OPEN", {open_port: "dashboard"})
     monkeypatch.setattr(doctor_remote, "RAY_PORTS", {free_port(): "Ray"})
-    (check,) = ports_from_here("127.0.0.1", is_filtered=is_filtered)
+    check = check_ports_from_here("127.0.0.1", is_filtered=is_filtered)
     assert not check.passed
-    assert f"{open_port} (dashboard)" in check.found
+    assert f"{open_port} (dashboard)" in check.finding
 
 
 def test_behind_a_tunnel_of_the_users_own_ports_are_said_not_to_be_looked_at(
@@ -172,7 +172,7 @@ def test_behind_a_tunnel_of_the_users_own_ports_are_said_not_to_be_looked_at(
     checks = json.loads(sweep("doctor", "--address", serve(guarded), "--json", exits=1).stdout)
     (check,) = (check for check in checks if check["name"] == "closed from here")
     assert check["passed"]
-    assert "not looked at: 127.0.0.1" in check["found"]
+    assert "not checked: 127.0.0.1" in check["found"]
 
 
 def test_ray_itself_may_answer_where_no_firewall_is_promised(
@@ -180,10 +180,10 @@ def test_ray_itself_may_answer_where_no_firewall_is_promised(
 ) -> None:
     monkeypatch.setattr(doctor_remote, "NEVER_OPEN", {free_port(): "dashboard"})
     monkeypatch.setattr(doctor_remote, "RAY_PORTS", {open_port: "Ray"})
-    (check,) = ports_from_here("127.0.0.1", is_filtered=False)
+    check = check_ports_from_here("127.0.0.1", is_filtered=False)
     assert check.passed
-    assert "to the token alone" in check.found
-    (check,) = ports_from_here("127.0.0.1", is_filtered=True)
+    assert "to the token alone" in check.finding
+    check = check_ports_from_here("127.0.0.1", is_filtered=True)
     assert not check.passed
 
 
@@ -240,7 +240,7 @@ def test_the_head_is_told_which_machines_should_be_its_workers(
 ) -> None:
     file = tmp_path / "lab.yaml"
     file.write_text(f"provider: {{type: local, head_ip: 10.0.0.7, worker_ips: [{workers}\n")
-    verb, *words = Scope(None, None, (), doctor_remote._machines(file)).words()
+    verb, *words = Scope(None, None, (), doctor_remote.list_machines(file)).command_words()
     heard = doctor.make_context(verb, words).params
     assert (heard["where"], list(heard["machines"])) == ("cluster", wanted)
 

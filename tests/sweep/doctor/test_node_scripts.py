@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from sweep.doctor.node_scripts import CALLS, DIGESTS, settings
+from sweep.doctor.node_scripts import CALLS, DIGESTS, exported_settings
 from tests.support.drivers import wait_until
 
 ROOT = Path(__file__).parents[3]
@@ -125,7 +125,7 @@ def test_doctor_knows_the_scripts_of_this_version() -> None:
 def test_both_files_run_nothing_but_the_scripts(file: str) -> None:
     plain = yaml.safe_load((ROOT / file).read_text(encoding="utf-8"))
     assert all(len(plain[name]) == 1 for name in CALLS)
-    assert {"SWEEP_STORAGE", "SWEEP_DATA"} <= set(settings(plain))
+    assert {"SWEEP_STORAGE", "SWEEP_DATA"} <= set(exported_settings(plain))
 
 
 # --- set-up ---------------------------------------------------------------------------------------

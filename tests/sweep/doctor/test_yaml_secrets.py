@@ -12,7 +12,7 @@ import yaml
 from sweep.cluster.cluster_yaml import read
 from sweep.doctor import yaml_secrets
 from sweep.doctor.check import Check
-from sweep.doctor.yaml_check import check
+from sweep.doctor.yaml_check import check_cluster_file
 from trainables.errors import Misuse
 from trainables.plain import Json
 
@@ -32,7 +32,7 @@ def checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Json],
     def findings(content: Json) -> dict[str, Check]:
         path = tmp_path / "cluster.yaml"
         path.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
-        return {finding.name: finding for finding in check(path)}
+        return {finding.name: finding for finding in check_cluster_file(path)}
 
     return findings
 
@@ -105,7 +105,7 @@ def test_a_password_that_yaml_takes_for_its_own_is_not_repeated(value: str, tmp_
     ],
 )
 def test_where_a_secret_is_read_from_is_no_secret(command: str) -> None:
-    assert yaml_secrets.find({"setup_commands": [command]}) == []
+    assert yaml_secrets.find_secrets({"setup_commands": [command]}) == []
 
 
 def test_what_ray_says_of_a_secret_is_masked(
@@ -120,4 +120,4 @@ def test_what_ray_says_of_a_secret_is_masked(
 
 def test_a_digit_is_not_masked_wherever_it_stands() -> None:
     secrets = [yaml_secrets.Secret("a", "b", "0"), yaml_secrets.Secret("a", "b", "s3cret")]
-    assert yaml_secrets.masked("10.0.0.1 s3cret", secrets) == "10.0.0.1 ***"
+    assert yaml_secrets.mask("10.0.0.1 s3cret", secrets) == "10.0.0.1 ***"

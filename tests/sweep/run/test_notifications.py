@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sweep.doctor.notify import try_out
+from sweep.doctor.machine import check_notification
 from sweep.run.events import Event
 from sweep.run.notifications import Notifier, check_target, notifying, shown
 from sweep.run.signals import KNOWN
@@ -224,12 +224,12 @@ def test_a_webhook_that_refuses_does_not_change_what_a_sweep_comes_to(
 
 
 def test_doctor_tries_the_target_out(webhook: Webhook) -> None:
-    assert try_out(webhook.url).passed
+    assert check_notification(webhook.url).passed
     assert webhook.got[0]["event"] == "test"
     webhook.answers = [503]
-    check = try_out(webhook.url)
+    check = check_notification(webhook.url)
     assert (check.passed, webhook.tries) == (False, 2)  # once: somebody watches
-    assert "answered 503" in check.found
+    assert "answered 503" in check.finding
     assert SECRET not in str(check)
 
 

@@ -188,10 +188,10 @@ def test_a_database_of_an_older_mlflow_is_refused_and_untouched(
     team_database: Path, tmp_path: Path
 ) -> None:
     uri, before = f"sqlite:///{team_database}", team_database.read_bytes()
-    check = machine.tracking(str(tmp_path), uri)
+    check = machine.check_tracking(str(tmp_path), uri)
     assert not check.passed
     for wanted in (OLDER, "Nothing was written", "--mlflow", f"`mlflow db upgrade {uri}`"):
-        assert wanted in check.found
+        assert wanted in check.finding
     assert "Start the server" not in check.advice
     for use in (
         lambda: Tracker(uri).sync(history(1)[0][0]),
@@ -270,13 +270,13 @@ def test_where_files_have_no_locks_the_cause_and_the_way_out_are_told(
         raise OSError(number, os.strerror(number))
 
     uri = f"sqlite:///{tmp_path}/mlflow.db"
-    assert machine.tracking(str(tmp_path), None).passed
+    assert machine.check_tracking(str(tmp_path), None).passed
     monkeypatch.setattr(fcntl, "flock", none)
     for words in ("database is locked", "disk I/O error"):
         said = str(trouble(uri, OSError(f"(sqlite3.OperationalError) {words}")))
         assert "has no locks, without which SQLite writes nothing: with --mlflow give" in said
         assert "Another program holds it" not in said
-    check = machine.tracking(str(tmp_path), None)
+    check = machine.check_tracking(str(tmp_path), None)
     assert not check.passed
     assert "has no locks" in check.advice
 
@@ -327,7 +327,7 @@ def test_a_write_is_tried_and_leaves_nothing(tmp_path: Path) -> None:
     database.close()
     with pytest.raises(TrackingError, match="disk is full"):
         takes_writes(uri)
-    check = machine.tracking(str(tmp_path), None)
+    check = machine.check_tracking(str(tmp_path), None)
     assert not check.passed
     assert "free its disk" in check.advice
 

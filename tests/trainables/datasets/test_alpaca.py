@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sweep.doctor.data import folder_check
+from sweep.doctor.data import check_folder
 from tests.support.data.damage import (
     cut_out,
     delete,
@@ -275,9 +275,9 @@ def test_the_shared_subset(tmp_path: Path) -> None:
 def test_a_folder_is_the_data_set_or_contains_it(tmp_path: Path, given: str) -> None:
     written(ROWS, tmp_path / "alpaca")
     assert sum(loaded(tmp_path / given).lengths.values()) == len(ROWS)
-    check = folder_check(str(tmp_path / given))
+    check = check_folder(str(tmp_path / given))
     assert check.passed
-    assert check.found == f"alpaca: 1 file of instructions in {tmp_path / 'alpaca'}"
+    assert check.finding == f"alpaca: 1 file of instructions in {tmp_path / 'alpaca'}"
 
 
 def test_the_default_folder_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from search_spaces.space import SearchSpace, Setting
-from sweep.doctor.data import folder_check, need_check, needs_of
+from sweep.doctor.data import check_folder, check_requirement, list_requirements
 from sweep.study.definition import load_definition, put_definition
 from sweep.study.requirements import fetch, resolve_checkpoints, resolve_data
 from tests.support.command_line import refused, sweep
@@ -147,14 +147,14 @@ def test_a_key_in_an_address_is_refused(root: Path, tmp_path: Path) -> None:
 
 
 def test_doctor_lists_an_address_and_fetches_nothing(clips: Path, own_cache: Path) -> None:
-    (need,) = needs_of(space_of(run_on(ADDRESS)))
-    check = need_check(need)
+    (need,) = list_requirements(space_of(run_on(ADDRESS)))
+    check = check_requirement(need)
     assert check.passed
-    assert f"MB at {ADDRESS}, fetched when an arm needs it" in check.found
+    assert f"MB at {ADDRESS}, fetched when an arm needs it" in check.finding
     assert not own_cache.exists()
-    assert folder_check(ADDRESS).passed
-    missing = folder_check("s3://lab/nothing")
-    assert (missing.passed, "there is nothing below" in missing.found) == (False, True)
+    assert check_folder(ADDRESS).passed
+    missing = check_folder("s3://lab/nothing")
+    assert (missing.passed, "there is nothing below" in missing.finding) == (False, True)
 
 
 # One setting of each of two built-in spaces, with everything that takes time made small.

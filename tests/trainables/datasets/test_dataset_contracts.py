@@ -16,7 +16,7 @@ import pytest
 import torch
 from PIL import Image
 
-from sweep.doctor.data import folder_check
+from sweep.doctor.data import check_folder
 from tests.support.data.data_folders import LAYOUTS, Films, Layout
 from tests.support.data.text_folders import TEXT_LAYOUTS
 from tests.support.oracles import TINY
@@ -296,20 +296,20 @@ def test_data_sets_without_video_files_do_not_load_the_decoder() -> None:
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_doctor_says_what_a_folder_could_be(tmp_path: Path, name: str) -> None:
-    check = folder_check(str(LAYOUTS[name].write(tmp_path / "data")))
+    check = check_folder(str(LAYOUTS[name].write(tmp_path / "data")))
     assert check.passed
-    assert LAYOUTS[name].data_set in check.found
-    assert ": 4 training and 2 test clips in" in check.found
+    assert LAYOUTS[name].data_set in check.finding
+    assert ": 4 training and 2 test clips in" in check.finding
 
 
 def test_doctor_names_what_is_wrong_in_a_folder_that_it_knows(tmp_path: Path) -> None:
     root = LAYOUTS["shanghaitech as published"].write(tmp_path / "data")
     (root / "testing" / "frames" / "03_0031" / "002.png").unlink()
-    check = folder_check(str(root))
+    check = check_folder(str(root))
     assert not check.passed
-    assert "03_0031 are not numbered in one row" in check.found
+    assert "03_0031 are not numbered in one row" in check.finding
     assert "docs/data.md" in check.advice
-    assert not folder_check(str(tmp_path / "nowhere")).passed
+    assert not check_folder(str(tmp_path / "nowhere")).passed
 
 
 def test_doctor_counts_every_data_set_of_a_folder_that_holds_several(tmp_path: Path) -> None:
@@ -317,14 +317,14 @@ def test_doctor_counts_every_data_set_of_a_folder_that_holds_several(tmp_path: P
         LAYOUTS[name].write(tmp_path / LAYOUTS[name].folder)
         for name in ("cuhk_avenue as published", "shanghaitech as published")
     ]
-    check = folder_check(str(tmp_path))
+    check = check_folder(str(tmp_path))
     assert check.passed
-    assert check.found == "; ".join(
+    assert check.finding == "; ".join(
         f"{name}: 4 training and 2 test clips in {root}"
         for name, root in zip(("cuhk_avenue", "shanghaitech"), roots, strict=True)
     )
     (roots[1] / "testing" / "frames" / "03_0031" / "002.png").unlink()
-    check = folder_check(str(tmp_path))
+    check = check_folder(str(tmp_path))
     assert not check.passed
-    assert check.found.startswith("cuhk_avenue: 4 training and 2 test clips in")
-    assert "03_0031 are not numbered in one row" in check.found
+    assert check.finding.startswith("cuhk_avenue: 4 training and 2 test clips in")
+    assert "03_0031 are not numbered in one row" in check.finding

@@ -10,7 +10,7 @@ import pytest
 import scipy.io
 from PIL import Image
 
-from sweep.doctor.data import folder_check
+from sweep.doctor.data import check_folder
 from tests.support.data.data_folders import noise
 from tests.support.data.text_runs import text_task, tiny_text
 from tests.support.oracles import TINY
@@ -55,7 +55,7 @@ def test_the_frame_that_ucsd_published_truncated_is_stood_in_for(tmp_path: Path)
     whole = load_video(config(tmp_path))
     assert whole.notes == ()
     cut(frame)
-    assert NOTE.format("Test/Test017") in folder_check(str(tmp_path)).found
+    assert NOTE.format("Test/Test017") in check_folder(str(tmp_path)).finding
     cut_one = load_video(config(tmp_path))
     frame.unlink()
     left_out = load_video(config(tmp_path))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from sweep.doctor.data import folder_check
+from sweep.doctor.data import check_folder
 from tests.support.data.text_folders import TEXT_LAYOUTS, TextLayout, Texts
 from trainables.config.arm import DataConfig
 from trainables.datasets.text.examples import Example, TextSplits
@@ -79,7 +79,7 @@ def test_a_split_of_the_users_own_that_is_not_read_is_said(tmp_path: Path) -> No
     (root / "val").mkdir()
     (said,) = remarks(config(layout, root), "texts")
     assert said == "val: not read; dev is a fraction of train, data.dev_fraction"
-    assert said in folder_check(str(root)).found
+    assert said in check_folder(str(root)).finding
 
 
 def test_labels_have_their_usual_numbers(layout: TextLayout, tmp_path: Path) -> None:

@@ -97,8 +97,8 @@ def test_a_system_without_affinity_counts_its_cores(
 
 
 def test_doctor_says_what_keeps_a_process_to_few_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    from sweep.doctor.machine import cores
+    from sweep.doctor.machine import count_cores
 
     monkeypatch.setenv("SLURM_CPUS_PER_TASK", "1")
     assert usable_cores() == 1
-    assert cores().found == "1 for this process: SLURM_CPUS_PER_TASK is 1"
+    assert count_cores().finding == "1 for this process: SLURM_CPUS_PER_TASK is 1"

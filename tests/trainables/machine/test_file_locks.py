@@ -74,9 +74,9 @@ def test_a_file_system_without_locks_is_told_from_a_lock_that_is_held(
     with pytest.raises(NoLocks):
         lock(other)
     assert not has_locks(tmp_path)
-    from sweep.doctor.machine import storage_check
+    from sweep.doctor.machine import check_storage
 
-    assert "drivers know each other by a heartbeat" in storage_check(str(tmp_path)).found
+    assert "drivers know each other by a heartbeat" in check_storage(str(tmp_path)).finding
     os.close(held)
     os.close(other)
 
