@@ -1,4 +1,4 @@
-"""The verbs of a laptop that uses a cluster: submit, logs; and resume there."""
+"""The verbs of a laptop that uses a cluster: submit, logs; and resume on it."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ from trainables.fetching.remote_folders import is_address
 if TYPE_CHECKING:
     from sweep.cluster.jobs import Jobs
 
-ACCEPT_S = 120.0  # that a submission waits for the head, which may have data to decode
-RECONNECT_S = (1.0, 5.0, 30.0, 60.0)  # before each try after the connection of `logs -f` broke
+ACCEPT_S = 120.0  # for the head to accept a submission, which may take decoding data
+RECONNECT_S = (1.0, 5.0, 30.0, 60.0)  # before each new try of `logs -f` to connect
 
 notify_option = click.option(
     "--notify",
@@ -53,7 +53,7 @@ notify_option = click.option(
 
 @click.command()
 @address_option
-@collected(asked=Asked)
+@collected(request=Asked)
 @storage_option
 @OPTIONS["workers"]
 @OPTIONS["fuse"]
@@ -65,7 +65,7 @@ notify_option = click.option(
 @click.option("--any-version", is_flag=True, help="Submit even if the cluster has another version.")
 def submit(
     address: str | None,
-    asked: Asked,
+    request: Asked,
     storage: str,
     workers: int | None,
     fuse: int | None,
@@ -82,20 +82,20 @@ def submit(
     as the cluster's nodes see them; by default they are the cluster's own. Submitting the same
     definition again attaches to it; a different one under a name that is taken is refused.
     """
-    where = _required(address)
-    found, definition, wanted = asked.definition(None)
-    refuse_confirmation(found)
+    address = _require_address(address)
+    named_space, definition, named_fields = request.definition(None)
+    refuse_confirmation(named_space)
     budget.refuse_without_gpu(definition.space)
-    _refuse_places_of_here(definition.space, mlflow)
+    _refuse_local_places(definition.space, mlflow)
     sent = Submission(
         definition.name,
         any_version=any_version,
         definition=definition.to_json(),
-        asked=tuple(wanted),
+        named_fields=tuple(named_fields),
         mlflow=mlflow,
         accept_code=accept_code,
     )
-    send(where, sent, asked, Executor("cluster", workers, fuse, processes), notify, budget)
+    send(address, sent, request, Executor("cluster", workers, fuse, processes), notify, budget)
 
 
 def send(
@@ -106,13 +106,13 @@ def send(
     notify: str | None,
     budget: Budget = NO_LIMIT,
 ) -> None:
-    """Have a cluster train a sweep, or continue one, as this command line asks for it."""
+    """Have a cluster train a sweep, or continue one, with the options of this command line."""
     sent = replace(
         sent,
         version=code_version(),
         storage=given_storage(),
-        asked_from=advice.place(address, given_storage()),
-        notify=_for_the_head(notify),
+        client_options=advice.place(address, given_storage()),
+        notify=_notification_target(notify),
         options=(*_driver_options(options, executor), *budget.options),
     )
     with ask.cluster(address) as jobs:
@@ -122,42 +122,43 @@ def send(
         note(f"the head is still preparing {sent.name}, for example its data.")
     else:
         driver = ask.output_of(answer) or driver
-    look, follow = (
+    status, logs = (
         advice.command(*words, storage=sent.storage, address=address)
         for words in (("status", sent.name), ("logs", sent.name, "-f"))
     )
-    note(f"{sent.name} is driven by {driver}. Watch it with `{look}` and `{follow}`.")
+    note(f"{sent.name} is driven by {driver}. Watch it with `{status}` and `{logs}`.")
     click.echo(sent.name)
 
 
-def _required(address: str | None) -> str:
+def _require_address(address: str | None) -> str:
     if address is None:
         raise Misuse(
-            "which cluster? Give --address the URL of its dashboard or its cluster.yaml, or set "
-            f"{ADDRESS}. `sweep run` trains here."
+            "no cluster is named: give --address the URL of its dashboard or its cluster.yaml, or "
+            f"set {ADDRESS}. `sweep run` trains here."
         )
     return address
 
 
-def _for_the_head(notify: str | None) -> str | None:
-    """Whom the head tells: no command that was set up for this machine, unless it is given."""
+def _notification_target(notify: str | None) -> str | None:
+    """The URL or command for the head: a command of this machine only if this line names it."""
     if notify is None or named_here("notify") or notifications.is_webhook(notify):
         return notify
     note(
-        f"{notifications.VARIABLE} is a command of this machine and is not sent. The cluster's own "
-        "counts; --notify gives one that its head runs."
+        f"{notifications.VARIABLE} is a command of this machine and is not sent: the cluster uses "
+        "its own. Give --notify a command that its head can run."
     )
     return None
 
 
-def _driver_options(of: SweepOptions, executor: Executor) -> tuple[str, ...]:
-    folder = None if of.data is None or catalog.is_data_set(of.data) else of.data
-    given = {"--data": folder, "--stall-after": of.stall_after}
+def _driver_options(options: SweepOptions, executor: Executor) -> tuple[str, ...]:
+    data = options.data
+    folder = None if data is None or catalog.is_data_set(data) else data
+    given = {"--data": folder, "--stall-after": options.stall_after}
     named = ((name, str(value)) for name, value in given.items() if value is not None)
     return (*(word for option in named for word in option), *executor.options)
 
 
-def _refuse_places_of_here(space: SearchSpace, mlflow: str | None) -> None:
+def _refuse_local_places(space: SearchSpace, mlflow: str | None) -> None:
     """Raise Misuse for places that mean something else on a cluster, and for passwords."""
     if mlflow is not None and tracking_uri("/", mlflow) != mlflow:
         raise Misuse(f"an MLflow address for a cluster must be absolute, got {mlflow!r}.")
@@ -169,8 +170,8 @@ def _refuse_places_of_here(space: SearchSpace, mlflow: str | None) -> None:
             refuse_relative(folder)
         if checkpoint and not checkpoint.startswith(("/", "~")) and Path(checkpoint).is_dir():
             raise Misuse(
-                f"model.checkpoint {checkpoint!r} is a folder here. Give its absolute path on the "
-                "cluster, or the name of what `hf download` fetched there."
+                f"model.checkpoint {checkpoint!r} is a folder of this machine. Give its absolute "
+                "path on the cluster, or the name of a model that `hf download` fetched there."
             )
 
 
@@ -189,71 +190,70 @@ def refuse_relative(folder: str) -> None:
 @click.command()
 @name_argument
 @click.option("-f", "--follow", is_flag=True, help="Keep printing until the sweep's job ends.")
-@collected(at=Place)
-def logs(name: str, follow: bool, at: Place) -> None:
+@collected(place=Place)
+def logs(name: str, follow: bool, place: Place) -> None:
     """Print the log of a sweep's newest job on a cluster."""
-    where = _required(at.address)
+    address = _require_address(place.address)
     lines = LogLines(lambda line: click.echo(line, nl=False))
     job = ""
-    broken = 0  # connections since the last one that brought something
+    failures = 0  # connections since the last one that brought a new line
     while True:
-        before = lines.passed_on
+        before = lines.printed
         try:
-            with ask.cluster(where) as jobs:
+            with ask.cluster(address) as jobs:
                 job = job or _newest_job(jobs, name, given_storage())
-                lines.begin_again()
+                lines.restart()
                 if follow:
-                    jobs.follow(job, lines)
+                    jobs.follow(job, lines.read)
                 else:
-                    lines(jobs.log(job))
-            lines.end()
+                    lines.read(jobs.log(job))
+            lines.finish()
             return
         except Failure as error:
-            broken = 0 if lines.passed_on > before else broken
-            if not follow or broken == len(RECONNECT_S):
+            failures = 0 if lines.printed > before else failures
+            if not follow or failures == len(RECONNECT_S):
                 raise
-            note(f"{error} Trying again in {RECONNECT_S[broken]:.0f} s.")
-            time.sleep(RECONNECT_S[broken])
-            broken += 1
+            note(f"{error} Trying again in {RECONNECT_S[failures]:.0f} s.")
+            time.sleep(RECONNECT_S[failures])
+            failures += 1
 
 
 def _newest_job(jobs: Jobs, name: str, storage: str | None) -> str:
     root = (storage or "").rstrip("/")
-    found = [job.id for job in jobs.of_sweep(name) if job.storage.rstrip("/") == root]
-    if not found:
+    ids = [job.id for job in jobs.of_sweep(name) if job.storage.rstrip("/") == root]
+    if not ids:
         known = {job.sweep for job in jobs.drivers()}
         raise UnknownName.among("sweep among the cluster's jobs:", name, known)
-    return found[0]
+    return ids[0]
 
 
 class LogLines:
-    """Passes on a log line by line, each once however often it is read, and without answers."""
+    """Printer of a log that may be read several times: each line once, and no answers."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
-        self.passed_on = 0  # characters
-        self._read = 0  # characters, since the log was begun
-        self._rest = ""  # of a line that is not whole yet
+        self.printed = 0  # characters of the log, with those of answers
+        self._position = 0  # of the next line, since the log was last begun
+        self._rest = ""  # of a line that is not complete yet
 
-    def begin_again(self) -> None:
-        """The log is read from its beginning."""
-        self._read, self._rest = 0, ""
+    def restart(self) -> None:
+        """Expect the log from its beginning."""
+        self._position, self._rest = 0, ""
 
-    def __call__(self, text: str) -> None:
-        """What comes next in the log."""
-        self._rest += text
-        *whole, self._rest = self._rest.split("\n")
-        for line in whole:
-            self._pass_on(line + "\n")
+    def read(self, text: str) -> None:
+        """Print the new lines in the next part of the log."""
+        *lines, self._rest = (self._rest + text).split("\n")
+        for line in lines:
+            self._print(line + "\n")
 
-    def end(self) -> None:
-        """Nothing follows: what is left is a line, too."""
+    def finish(self) -> None:
+        """Print the rest of the log, which has no newline."""
         if self._rest:
-            self._pass_on(self._rest)
+            self._print(self._rest)
 
-    def _pass_on(self, line: str) -> None:
-        self._read += len(line)
-        if self._read > self.passed_on:
-            self.passed_on = self._read
+    def _print(self, line: str) -> None:
+        self._position += len(line)
+        if self._position > self.printed:
+            self.printed = self._position
             if not line.startswith(ANSWER):
                 self._write(line)

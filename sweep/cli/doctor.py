@@ -34,7 +34,7 @@ from trainables.errors import Misuse
 @collected(options=SpaceOptions)
 @click.option("--mlflow", metavar="URI", help="MLflow server. Default: where sweeps are tracked.")
 @click.option("--notify", metavar="URL|COMMAND", help="Also send a test notification.")
-@collected(at=Place)
+@collected(place=Place)
 @click.option(
     "--where",
     type=click.Choice(["local", "cluster"]),
@@ -51,7 +51,7 @@ def doctor(
     options: SpaceOptions,
     mlflow: str | None,
     notify: str | None,
-    at: Place,
+    place: Place,
     where: str,
     needs: str | None,
     machines: Sequence[str],
@@ -67,7 +67,7 @@ def doctor(
     if needs is not None:
         requirements += tuple(map(Requirement.from_json, json.loads(needs)))
     scope = Scope(mlflow, data if space is None else None, requirements, tuple(machines))
-    if at.address is not None:
+    if place.address is not None:
         if notify is not None:
             raise Misuse(
                 "--notify tests what the driver would do, so it cannot be given with --address: "
@@ -75,15 +75,15 @@ def doctor(
             )
         from sweep.doctor import laptop
 
-        checks = laptop.checks(at.address, given_storage(), scope)
+        checks = laptop.checks(place.address, given_storage(), scope)
     elif where == "cluster":
         from sweep.doctor import cluster
 
-        checks = cluster.checks(open_store(at.storage).root, scope)
+        checks = cluster.checks(open_store(place.storage).root, scope)
     else:
         from sweep.doctor import machine
 
-        checks = machine.checks(open_store(at.storage).root, scope)
+        checks = machine.checks(open_store(place.storage).root, scope)
         if space is not None:
             checks = chain(checks, _check_device(options.space_of(space, {})))
     if notify is not None:

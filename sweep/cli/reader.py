@@ -2,8 +2,8 @@
 
 Started as ``python -m sweep.cli.reader JOB``. It has everything imported and runs each verb in a
 process forked from it, as ``sweep.cli.answer`` does in one of its own. It listens on the head's
-loopback alone, and ends when nobody asks or other code is installed. Questions and answers are
-signed (``sweep/cluster/questions.py``).
+loopback alone, and ends when no question comes or other code is installed. Questions and answers
+are signed (``sweep/cluster/questions.py``).
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from sweep.tracking.client import make_client
 from trainables.code_version import code_version
 
 IDLE_S = 900.0  # without a question
-LOOK_S = 20.0  # between two looks at the installed code
-READ_S = 10.0  # for a question to arrive whole
+CODE_CHECK_S = 20.0  # between two checks of the installed code
+READ_S = 10.0  # for a complete question to arrive
 LONGEST = 2**20  # bytes of a question
-MODULES = (  # what verbs import, some of it only once they run
+MODULES = (  # imports of the verbs, some of them made only once a verb runs
     "sweep.cli.answer",
     "sweep.cli.reading",
     "sweep.cli.running",
@@ -44,42 +44,42 @@ MODULES = (  # what verbs import, some of it only once they run
 
 
 class _Server(ForkingMixIn, TCPServer):
-    """One process listens; each question is answered in another."""
+    """Server of one process that listens; each question is answered in another."""
 
     allow_reuse_address = True
     block_on_close = False
     request_queue_size = 64
-    timeout = LOOK_S
+    timeout = CODE_CHECK_S
 
     def __init__(self, port: int, key: bytes) -> None:
         super().__init__(("127.0.0.1", port), _Questions, bind_and_activate=False)
-        self.server_bind()  # nobody is let in yet
+        self.server_bind()  # no connection is accepted yet
         self.key = key
-        self.asked_s = time.monotonic()
-        self.is_wanted = True
+        self._questioned_s = time.monotonic()
+        self.is_needed = True
 
     def verify_request(self, request: object, client_address: object) -> bool:
-        """Whether to answer; else the connection is closed, and the laptop has a job answer."""
-        self.asked_s = time.monotonic()
-        self.is_wanted = is_current()
-        return self.is_wanted
+        """True when this code is current; else the connection closes, and a job answers."""
+        self._questioned_s = time.monotonic()
+        self.is_needed = is_current()
+        return self.is_needed
 
     def handle_timeout(self) -> None:
-        """Nobody has asked for a while."""
+        """Stop after a while without questions, or when other code is installed."""
         super().handle_timeout()
-        self.is_wanted = time.monotonic() < self.asked_s + IDLE_S and is_current()
+        self.is_needed = time.monotonic() < self._questioned_s + IDLE_S and is_current()
 
 
 class _Questions(BaseHTTPRequestHandler):
-    """One connection, in a process of its own."""
+    """Handler of one connection, in a process of its own."""
 
     server: _Server
     timeout = READ_S
 
     def setup(self) -> None:
-        """In the process of this connection, which ends whatever does not ask in time."""
+        """Limit the time of this connection's process."""
         signal.alarm(math.ceil(READ_S))
-        self.server.socket.close()  # which whoever comes after this reader may want
+        self.server.socket.close()  # this process may outlive the reader, whose port is then free
         super().setup()
 
     def do_POST(self) -> None:
@@ -97,8 +97,8 @@ class _Questions(BaseHTTPRequestHandler):
         if (plain["version"], plain["port"]) != (code_version(), self.server.server_address[1]):
             self.send_error(409)
             return
-        signal.alarm(math.ceil(plain["wait_s"]) + 1)  # nobody waits any more: this process ends
-        from sweep.cli.answer import answer  # which laptops do without
+        signal.alarm(math.ceil(plain["wait_s"]) + 1)  # then the laptop no longer waits
+        from sweep.cli.answer import answer
 
         content = json.dumps(asdict(answer(Question.parse(plain["question"])))).encode()
         self.send_response(200)
@@ -108,25 +108,25 @@ class _Questions(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, *_: object) -> None:
-        """Nothing: whoever asked hears of it."""
+        """Log no requests: the laptop reports failures."""
 
 
 def is_current() -> bool:
-    """Whether the installed code is still what this process began with."""
+    """True when the installed code is still the code that this process started with."""
     with suppress(OSError):  # it is just being replaced
         return code_version.__wrapped__() == code_version()
     return False
 
 
 def _prepare() -> None:
-    """Import what verbs use. No plug-in: those are not part of the code's version."""
+    """Import the modules of the verbs, but no plug-in: the code's version does not cover those."""
     for name in MODULES:
         import_module(name)
     make_client("http://127.0.0.1")  # mlflow; connects to nothing
 
 
 def main() -> None:
-    """Answer until nobody has asked for a while, or other code is installed."""
+    """Answer until no question has come for a while, or other code is installed."""
     code_version()  # before more of the code is read
     port = int(os.environ.get(tunnel.READER_VARIABLE, tunnel.READER_PORT))
     try:
@@ -135,12 +135,12 @@ def main() -> None:
         server.server_activate()
     except OSError as error:
         raise SystemExit(
-            f"port {port} of this machine's loopback cannot be had ({error}): export another "
-            f"{tunnel.READER_VARIABLE} in cluster.yaml, and `ray up`."
+            f"port {port} of this machine's loopback is not available ({error}): export another "
+            f"{tunnel.READER_VARIABLE} in cluster.yaml, and run `ray up`."
         ) from error
     with server:
         print(f"answers on 127.0.0.1:{port}", flush=True)
-        while server.is_wanted:
+        while server.is_needed:
             server.handle_request()
             server.service_actions()
 

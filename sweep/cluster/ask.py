@@ -69,7 +69,7 @@ def ask(
     """
     question = _question(words, storage, jobs.every(), options)
     job = f"ask-{uuid.uuid4().hex[:12]}"
-    jobs.start(job, f"{PYTHON} sweep.cli.answer {question.text()}")
+    jobs.start(job, f"{PYTHON} sweep.cli.answer {question.to_word()}")
     jobs.clean()  # while it begins
     answer = jobs.answer(job, wait_s)
     if answer is None:
@@ -226,7 +226,7 @@ def submit(jobs: Jobs, sent: Submission, wait_s: float) -> tuple[str, Answer | N
         number = max(number + 1, _next_number(sent.name, earlier))
         job = f"{sent.name}-{number}"
         # Of roots that are spelled differently the head knows which are one.
-        if _started(jobs, job, replace(sent, others=running)):
+        if _started(jobs, job, replace(sent, others=tuple(running.items()))):
             answer = jobs.answer(job, wait_s)
             if answer is not None and answer.code:
                 jobs.ends(job)  # else the next verb finds a sweep that seems to begin

@@ -11,71 +11,66 @@ import json
 import os
 import shlex
 import zlib
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Annotated
 
 from sweep.study.advice import STORAGE
 from trainables.code_version import DISTRIBUTION, code_version
-from trainables.config.fields import Section
+from trainables.config.fields import Section, Untyped
 from trainables.errors import Failure, Misuse
 from trainables.plain import Json
 
 FILE = "submission.json"
-ANSWER = "sweep-answer: "  # what an answer's line begins with
+ANSWER = "sweep-answer: "  # beginning of an answer's line
 NOT_YET = 75  # an answer's code: the sweep to compare with, or to stop, is not stored yet
+
+DefinitionJson = Annotated[
+    Json, Untyped(lambda value: value is None or isinstance(value, dict), "a definition or null")
+]
 
 
 @dataclass(frozen=True)
-class Submission:
+class Submission(Section):
     """One sweep that a cluster is to train, or to continue."""
 
     name: str
     version: str = ""  # the laptop's ``code_version``
     any_version: bool = False  # train although the cluster's differs
-    definition: Json = None  # ``Definition.to_json``; None: continue the stored one
-    asked: tuple[str, ...] = ()  # fields of the definition that the user named
+    definition: DefinitionJson = None  # ``Definition.to_json``; None: continue the stored one
+    named_fields: tuple[str, ...] = ()  # fields of the definition that the user named
     storage: str | None = None  # root on the cluster; None: its SWEEP_STORAGE
     mlflow: str | None = None  # as seen from the cluster
-    n_proposals: int | None = None  # of a stored sweep: ask for more
+    n_proposals: int | None = None  # of a stored sweep: train more
     seeds: str | None = None  # of a stored sweep, as ``parse_seeds`` reads them
     retry_failed: bool = False
     accept_code: bool = False
     driven_by: str = ""  # the job that drives this sweep already: only compare; empty: none does
-    notify: str | None = None  # whom the driver tells; part of no command line: it may be secret
+    notify: str | None = None  # receives events; part of no command line: it may be secret
     options: tuple[str, ...] = ()  # more of `sweep resume`, for every start of the driver
-    others: Mapping[str, str] = field(default_factory=dict)  # running job of this name -> its root
-    asked_from: str = ""  # as in sweep/study/advice.py
+    others: tuple[tuple[str, ...], ...] = ()  # running jobs of this name, each with its root
+    client_options: str = ""  # as in sweep/study/advice.py
 
     def write(self, folder: Path) -> None:
         """Put it where ``read`` looks; for nobody else to read, since a webhook is a secret."""
         path = folder / FILE
         path.touch(mode=0o600)  # before the secret is in it
-        plain = asdict(self)
-        if not self.accept_code:  # a head of before it reads on, unless it is asked for
-            del plain["accept_code"]
-        path.write_text(json.dumps(plain, allow_nan=False), encoding="utf-8")
+        path.write_text(json.dumps(self.to_json(), allow_nan=False), encoding="utf-8")
 
     @classmethod
     def read(cls, folder: Path) -> Submission:
-        """The submission that ``write`` put there. Misuse when another version wrote it.
-
-        Ray unpacks what it was sent for all to read: that ends here.
-        """
+        """The submission that ``write`` put there. Misuse when another version wrote it."""
         with suppress(OSError):  # of another user
-            (folder / FILE).chmod(0o600)
+            (folder / FILE).chmod(0o600)  # Ray unpacks it for everybody to read
         plain: dict[str, Json] = json.loads((folder / FILE).read_text(encoding="utf-8"))
-        for name in ("asked", "options"):
-            plain[name] = tuple(plain.get(name, ()))
         try:
-            sent = cls(**plain)
-        except TypeError as error:
+            return cls.from_json(plain)
+        except (Misuse, TypeError) as error:
             raise Misuse(
                 f"the submission is of another version of {DISTRIBUTION} than the cluster's "
-                f"{code_version()} ({error}). Install the same on both."
+                f"{code_version()} ({error}). Install the same version on both."
             ) from error
-        return sent
 
 
 @dataclass(frozen=True)
@@ -85,15 +80,15 @@ class Question(Section):
     words: tuple[str, ...]  # of the command line, but for --storage
     storage: str | None = None  # root on the cluster; None: its SWEEP_STORAGE
     drivers: tuple[tuple[str, str, str], ...] = ()  # that run now: sweep, job, root
-    asked_from: str = ""  # as in sweep/study/advice.py
+    client_options: str = ""  # as in sweep/study/advice.py
 
-    def text(self) -> str:
+    def to_word(self) -> str:
         """The question as one word of a shell command, which ``parse`` turns back."""
         return shlex.quote(json.dumps(self.to_json()))
 
     @classmethod
     def parse(cls, word: str) -> Question:
-        """The question of a ``text`` that the shell has read."""
+        """The question of a ``to_word`` that the shell has read."""
         return cls.from_json(json.loads(word))
 
 
@@ -105,9 +100,9 @@ class Answer:
     out: str = ""
     err: str = ""
     version: str = ""  # the cluster's ``code_version``
-    files: dict[str, str] = field(default_factory=dict)  # that the verb wrote, by name; ``packed``
+    files: dict[str, str] = field(default_factory=dict)  # that the verb wrote, packed, by name
 
-    def line(self) -> str:
+    def to_line(self) -> str:
         """The line of the log that carries it."""
         return ANSWER + json.dumps(asdict(self))
 
@@ -117,29 +112,29 @@ class Answer:
 
     @classmethod
     def from_log(cls, log: str) -> Answer | None:
-        """The first whole answer in a job's log, or None."""
+        """The first complete answer in a job's log, or None."""
         for line in log.splitlines(keepends=True):
             if line.startswith(ANSWER) and line.endswith("\n"):
                 return cls(**json.loads(line.removeprefix(ANSWER)))
         return None
 
 
-def packed(content: bytes) -> str:
-    """A file as an answer carries it."""
+def pack_file(content: bytes) -> str:
+    """The text by which an answer carries a file; ``Answer.contents`` unpacks it."""
     return base64.b64encode(zlib.compress(content)).decode()
 
 
-def check_version(laptop: str, *, any_version: bool) -> None:
-    """Raise Failure unless this code is the laptop's: it would train to what nobody looked at."""
+def refuse_other_version(laptop: str, *, any_version: bool) -> None:
+    """Raise Failure unless this code is the laptop's: other code may train to other numbers."""
     if laptop != code_version() and not any_version:
         raise Failure(
             f"the cluster has {DISTRIBUTION} {code_version()}, and this laptop {laptop}. Install "
-            "the same on both (`ray up cluster.yaml` installs the laptop's checkout), or go on "
-            "nevertheless with --any-version."
+            "the same version on both (`ray up cluster.yaml` installs the laptop's checkout), or "
+            "give --any-version."
         )
 
 
-def root_on_cluster(given: str | None) -> str:
+def find_root(given: str | None) -> str:
     """The storage root, as the head sees it. Misuse when there is none that every node shares."""
     root = given or os.environ.get(STORAGE)
     if not root:
@@ -150,8 +145,8 @@ def root_on_cluster(given: str | None) -> str:
         )
     if "://" not in root and not Path(root).expanduser().is_absolute():
         raise Misuse(
-            f"a storage root on a cluster must be an absolute folder or an address like "
-            f"s3://bucket/path, got {root!r}."
+            "a storage root on a cluster must be an absolute folder or an address like "
+            f"s3://bucket/path, got {root!r}: correct --storage or {STORAGE}."
         )
     return root
 
@@ -159,6 +154,6 @@ def root_on_cluster(given: str | None) -> str:
 def is_same_root(one: str | None, other: str | None) -> bool:
     """True when two roots are one place, as the head sees them; None or empty: its own."""
     try:
-        return len({root_on_cluster(root).rstrip("/") for root in (one, other)}) == 1
+        return len({find_root(root).rstrip("/") for root in (one, other)}) == 1
     except Misuse:
         return False

@@ -24,9 +24,9 @@ from sweep.cluster.submission import (
     NOT_YET,
     Answer,
     Submission,
-    check_version,
+    find_root,
     is_same_root,
-    root_on_cluster,
+    refuse_other_version,
 )
 from sweep.executors.autoscaling import largest, unused_gpus
 from sweep.executors.resources import ResourceClasses
@@ -71,7 +71,7 @@ def main() -> None:
     if sys.argv[1:2] == [ACCEPTED]:
         known = sys.argv[2]
         sent = _taken_up()
-        objects = open_store(root_on_cluster(sent.storage))
+        objects = open_store(find_root(sent.storage))
         target = sent.notify or os.environ.get(notifications.VARIABLE)
         resume = advice.resume(sent.name, objects.root)
         with notifications.notifying(target, sent.name, resume, warn=_say) as on_event:
@@ -81,7 +81,7 @@ def main() -> None:
     notes: list[str] = []
     try:
         sent = _taken_up()
-        objects = open_store(root_on_cluster(sent.storage))
+        objects = open_store(find_root(sent.storage))
         known = stop_request(objects, sent.name)  # what is asked while data are looked for counts
         accept(objects, sent, notes.append)
     except SweepError as error:
@@ -100,7 +100,7 @@ def main() -> None:
 def _taken_up() -> Submission:
     """The submission in this folder; what is advised from now on is for whoever sent it."""
     sent = Submission.read(Path())
-    os.environ[ASKED_FROM] = sent.asked_from
+    os.environ[ASKED_FROM] = sent.client_options
     return sent
 
 
@@ -119,8 +119,8 @@ def accept(objects: ObjectStore, sent: Submission, say: Callable[[str], None]) -
         NotYet: the job that drives the sweep still looks for its data. To store this submission's
             definition now would have that job refused, and nobody would train.
     """
-    check_version(sent.version, any_version=sent.any_version)
-    others = (job for job, root in sent.others.items() if is_same_root(root, objects.root))
+    refuse_other_version(sent.version, any_version=sent.any_version)
+    others = (job for job, root in sent.others if is_same_root(root, objects.root))
     driving = sent.driven_by or next(others, "")
     if driving:
         driving_jobs.set({sent.name: driving})
@@ -131,7 +131,7 @@ def accept(objects: ObjectStore, sent: Submission, say: Callable[[str], None]) -
         uri = place_of(objects, given, sent.mlflow)  # refused before data are decoded
         given = resolved(given, say=_say)
         refuse_other_code(objects, given, accept_code=sent.accept_code)
-        registered(objects, given, named=sent.asked, say=say)
+        registered(objects, given, named=sent.named_fields, say=say)
         if not driving:
             remember_place(objects, sent.name, uri)
             tell_unused_gpus(objects, load_definition(objects, sent.name), say)
@@ -376,7 +376,7 @@ def _stop_on_sigterm(objects: ObjectStore, name: str) -> Iterator[list[int]]:
 
 
 def _answer(answer: Answer) -> None:
-    print(answer.line(), flush=True)
+    print(answer.to_line(), flush=True)
 
 
 def _say(text: str) -> None:

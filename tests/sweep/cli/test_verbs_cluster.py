@@ -18,7 +18,7 @@ from trainables.errors import Misuse, StoreError
 
 # --- logs -----------------------------------------------------------------------------------------
 
-LOG = f"one\n{Answer(0, 'x').line()}\ntwo\nthree\nthe end"
+LOG = f"one\n{Answer(0, 'x').to_line()}\ntwo\nthree\nthe end"
 
 
 @pytest.mark.parametrize("cut", range(0, len(LOG), 7))
@@ -26,12 +26,12 @@ def test_a_log_is_shown_once_however_it_is_read(cut: int) -> None:
     """It breaks off anywhere, and is read from its beginning again; answers are no part of it."""
     shown: list[str] = []
     lines = LogLines(shown.append)
-    lines.begin_again()
-    lines(LOG[:cut])
-    lines.begin_again()
+    lines.restart()
+    lines.read(LOG[:cut])
+    lines.restart()
     for letter in LOG:
-        lines(letter)
-    lines.end()
+        lines.read(letter)
+    lines.finish()
     assert "".join(shown) == "one\ntwo\nthree\nthe end"
 
 
@@ -45,7 +45,7 @@ def test_a_checkpoint_that_is_a_folder_here_is_refused(
     Path("weights").mkdir()
     words = ("submit", "video_denoising_vit", "--address", "http://h", "--data", "/data")
     text = refused(*words, "--set", "model.checkpoint=weights")
-    assert "model.checkpoint 'weights' is a folder here" in text
+    assert "model.checkpoint 'weights' is a folder of this machine" in text
 
 
 def test_the_storage_of_a_laptop_is_not_that_of_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:

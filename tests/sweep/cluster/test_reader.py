@@ -109,7 +109,7 @@ DRIVEN = (("tiny", "tiny-1", ""),)
 @pytest.mark.parametrize(
     "question",
     [
-        Question(("status", "tiny", "--json"), asked_from="--address c.yaml"),
+        Question(("status", "tiny", "--json"), client_options="--address c.yaml"),
         Question(("status", "tiny", "--json"), drivers=DRIVEN),
         Question(("best", "tiny")),
         Question(("list", "--json")),
@@ -135,7 +135,7 @@ def test_it_answers_as_a_process_of_its_own_would(
 
 def test_nothing_of_one_question_is_left_for_the_next(up: Up) -> None:
     before = up.ask("status", "tiny")
-    driven = up.ask("status", "tiny", drivers=DRIVEN, asked_from="--address c.yaml")
+    driven = up.ask("status", "tiny", drivers=DRIVEN, client_options="--address c.yaml")
     assert before is not None
     assert driven is not None
     assert "by job tiny-1" in driven.out
@@ -373,7 +373,7 @@ def test_a_port_that_is_taken_is_told_with_what_to_do(up: Up, tmp_path: Path) ->
         env={**os.environ, "SWEEP_READER_PORT": str(up.port)},
     )  # fmt: skip
     assert second.returncode == 1
-    assert f"port {up.port} of this machine's loopback cannot be had" in second.stderr
+    assert f"port {up.port} of this machine's loopback is not available" in second.stderr
     assert "SWEEP_READER_PORT" in second.stderr
 
 

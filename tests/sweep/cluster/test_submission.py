@@ -7,6 +7,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,9 @@ from sweep.cluster.submission import (
     Answer,
     Question,
     Submission,
-    check_version,
+    find_root,
     is_same_root,
-    root_on_cluster,
+    refuse_other_version,
 )
 from tests.support.drivers import tiny
 from trainables.code_version import code_version
@@ -37,7 +38,8 @@ def sent(**fields: object) -> Submission:
 
 
 def test_a_submission_is_json_and_comes_back_equal(tmp_path: Path) -> None:
-    given = sent(definition=tiny().to_json(), asked=("steps",), options=("--workers", "2"))
+    given = sent(definition=tiny().to_json(), named_fields=("steps",), options=("--workers", "2"))
+    given = replace(given, accept_code=True, others=(("tiny-1", ""), ("tiny-2", "s3://bucket")))
     given.write(tmp_path)
     assert Submission.read(tmp_path) == given
     assert [path.name for path in tmp_path.iterdir()] == [FILE]  # nothing else, and no code
@@ -63,21 +65,21 @@ def test_a_submission_of_another_version_is_refused(tmp_path: Path) -> None:
 def test_a_question_survives_a_shell(text: str) -> None:
     question = Question(("best", text), "/root of all", ((text, "job", ""),))
     ran = subprocess.run(
-        f"printf %s {question.text()}", shell=True, check=True, capture_output=True, text=True
+        f"printf %s {question.to_word()}", shell=True, check=True, capture_output=True, text=True
     )
     assert Question.parse(ran.stdout) == question
-    assert len(shlex.split(question.text())) == 1
+    assert len(shlex.split(question.to_word())) == 1
 
 
 def test_an_answer_is_found_among_what_else_a_job_prints() -> None:
     answer = Answer(2, "a\nb\n", f"sweep: {ANSWER}no\n", "1", {"a.md": "x\n"})
-    log = f"Running entrypoint\n{answer.line()}\nmore\n"
+    log = f"Running entrypoint\n{answer.to_line()}\nmore\n"
     assert Answer.from_log(log) == answer
     assert Answer.from_log("Running entrypoint\n") is None
 
 
 def test_half_an_answer_is_none() -> None:
-    line = Answer(0, "out").line()
+    line = Answer(0, "out").to_line()
     for end in range(len(line) + 1):
         assert Answer.from_log(line[:end]) is None
     assert Answer.from_log(line + "\n") is not None
@@ -112,10 +114,10 @@ def test_a_version_changes_with_what_trains_and_with_nothing_else(tmp_path: Path
 
 
 def test_another_version_is_refused_unless_it_is_wanted() -> None:
-    check_version(code_version(), any_version=False)
-    check_version("0.0+other", any_version=True)
+    refuse_other_version(code_version(), any_version=False)
+    refuse_other_version("0.0+other", any_version=True)
     with pytest.raises(Failure, match=r"this laptop 0\.0\+other.*--any-version"):
-        check_version("0.0+other", any_version=False)
+        refuse_other_version("0.0+other", any_version=False)
 
 
 # --- the storage root -----------------------------------------------------------------------------
@@ -123,24 +125,14 @@ def test_another_version_is_refused_unless_it_is_wanted() -> None:
 
 def test_a_cluster_names_its_storage_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(submission.STORAGE, "s3://bucket/path")
-    assert root_on_cluster(None) == "s3://bucket/path"
-    assert root_on_cluster("/mnt/shared") == "/mnt/shared"
+    assert find_root(None) == "s3://bucket/path"
+    assert find_root("/mnt/shared") == "/mnt/shared"
     with pytest.raises(Misuse, match="absolute folder"):
-        root_on_cluster("sweeps")
+        find_root("sweeps")
     assert is_same_root(None, "s3://bucket/path/")
     assert is_same_root("", "s3://bucket/path")
     assert not is_same_root("", "s3://bucket")
     monkeypatch.delenv(submission.STORAGE)
     assert not is_same_root("", "s3://bucket/path")
     with pytest.raises(Misuse, match="SWEEP_STORAGE is not set"):
-        root_on_cluster(None)
-
-
-def test_what_becomes_of_other_code_is_sent_and_says_nothing_to_an_older_head(
-    tmp_path: Path,
-) -> None:
-    sent(accept_code=True).write(tmp_path)
-    assert Submission.read(tmp_path).accept_code
-    sent().write(tmp_path)
-    assert "accept_code" not in (tmp_path / FILE).read_text()
-    assert not Submission.read(tmp_path).accept_code
+        find_root(None)

@@ -377,7 +377,7 @@ def test_a_sweep_that_is_driven_is_compared_and_does_not_grow(
             accepted(driven_by="tiny-1", definition=tiny(n_proposals=3).to_json())
         assert str(driver_of(objects, "tiny")) == "job tiny-1"
         driving_jobs.set({})
-        others = {"tiny-1": f"{objects.root}/"}
+        others = (("tiny-1", f"{objects.root}/"),)
         assert accepted(others=others, mlflow="http://elsewhere:5000") == []
         assert str(driver_of(objects, "tiny")) == "job tiny-1"
         assert "elsewhere" not in place_of(objects, load_definition(objects, "tiny"))

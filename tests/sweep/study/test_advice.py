@@ -201,8 +201,8 @@ def test_what_a_job_prints_is_advice_for_who_submitted_it(
 ) -> None:
     sweep("resume", "mine", "--address", cluster.url)
     [sent] = cluster.folder.glob("mine-*/submission.json")
-    asked_from = json.loads(sent.read_text())["asked_from"]
-    assert asked_from == f"--address {cluster.url}"
+    client_options = json.loads(sent.read_text())["client_options"]
+    assert client_options == f"--address {cluster.url}"
     root = str(cluster.folder / "storage")
     monkeypatch.setenv(advice.ASKED_FROM, "--address 'my cluster.yaml'")
     again = advice.resume("mine", root, where="cluster")
