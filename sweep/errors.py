@@ -2,7 +2,7 @@
 
 Misuse
 ├── NameTaken       a sweep of this name has a different definition, which the message shows
-├── AlreadyRunning  another driver works on this sweep
+├── AlreadyRunning  another driver runs this sweep
 ├── OtherVersion    a sweep's arms were trained by another training version
 └── CodeDiffers     some arms of a sweep were trained by other code than this
 """
@@ -17,11 +17,11 @@ class NameTaken(Misuse):
 
 
 class AlreadyRunning(Misuse):
-    """Another driver works on this sweep."""
+    """Another driver runs this sweep."""
 
 
 class OtherVersion(Misuse):
-    """The arms of a sweep are of another training version: under their names nothing is found."""
+    """The arms of a sweep are of another training version, which gives them other signatures."""
 
 
 class CodeDiffers(Misuse):

@@ -64,42 +64,34 @@ mlflow_option = click.option(
     "--url", "only_url", is_flag=True, help="Print the URL of the sweep's page, and serve nothing."
 )
 @mlflow_option
-@collected(at=Place)
-def ui(name: str | None, port: int, only_url: bool, mlflow: str | None, at: Place) -> None:
+@collected(place=Place)
+def ui(name: str | None, port: int, only_url: bool, mlflow: str | None, place: Place) -> None:
     """Serve MLflow locally and print the URL of a sweep's page.
 
-    The page is its winners beside plain training; other views of it follow.
+    The page compares winners with plain training; other views of the sweep follow.
     """
     from sweep.tracking import ui as tracking_ui
 
-    if at.address is not None:
+    if place.address is not None:
         words = ["ui", *([name] if name else []), "--url"]
-        ask.show_page(at.address, given_storage(), words, port)
+        ask.show_page(place.address, given_storage(), words, port)
         return
-    objects = open_store(at.storage)
-    if name is None:
-        name = next(iter(newest_first(objects)), None)
+    objects = open_store(place.storage)
+    name = name or next(iter(newest_first(objects)), None)
     if name is None:
         uri = tracking_uri(objects.root, mlflow)
     else:
         with named_place(objects):  # MLflow has its numbers, whatever trained them
             uri = place_of(objects, definition_of_any_version(objects, name), mlflow)
-    served = is_server(uri)
-    if only_url and not served:
-        raise Failure(f"MLflow at {shown(uri)} is a database that nobody serves.")
-    if not served:
-        tracking_ui.refuse_taken_port(port)
-        again = advice.command("sync", name or "NAME", storage=objects.root)
-        tracking_ui.refuse_damaged(uri, again)
-        refuse_other_schema(uri)
-        file = sqlite_path(uri)
-        if name is None and file is not None and not file.exists():
-            first = advice.command("run", "quickstart", storage=objects.root)
-            raise Misuse(
-                f"no sweeps below {objects.root}, so there is no MLflow to show. Start one with "
-                f"`{first}`, or name the MLflow that you mean with --mlflow."
+    base = uri
+    if not is_server(uri):
+        if only_url:
+            raise Failure(
+                f"MLflow at {shown(uri)} is a database without a server, so that no page has a "
+                "URL. `sweep ui` without --url serves it."
             )
-    base = uri if served else f"http://{tracking_ui.HOST}:{port}"
+        _refuse_unservable(objects, name, uri, port)
+        base = f"http://{tracking_ui.HOST}:{port}"
     pages = {"": base}
     if name is not None:
         try:
@@ -108,21 +100,35 @@ def ui(name: str | None, port: int, only_url: bool, mlflow: str | None, at: Plac
         except TrackingError as error:
             note(str(error))
 
-    def say() -> None:
+    def print_pages() -> None:
         first, *others = pages.items()
         click.echo(first[1])
         for view, address in () if only_url else others:
             click.echo(f"{view}: {address}", err=True)
+        if base != uri:
+            click.echo("Ctrl-C ends the server.", err=True)
 
-    if served:
-        say()
-        return
+    if base == uri:
+        print_pages()
+    else:
+        tracking_ui.serve(uri, port, print_pages)
 
-    def ready() -> None:
-        say()
-        click.echo("Ctrl-C ends the server.", err=True)
 
-    tracking_ui.serve(uri, port, ready)
+def _refuse_unservable(objects: ObjectStore, name: str | None, uri: str, port: int) -> None:
+    """Raise Misuse where MLflow's database or the port cannot be used."""
+    from sweep.tracking import ui as tracking_ui
+
+    tracking_ui.refuse_taken_port(port)
+    again = advice.command("sync", name or "NAME", storage=objects.root)
+    tracking_ui.refuse_damaged(uri, again)
+    refuse_other_schema(uri)
+    file = sqlite_path(uri)
+    if name is None and file is not None and not file.exists():
+        first = advice.command("run", "quickstart", storage=objects.root)
+        raise Misuse(
+            f"no sweeps below {objects.root}, so there is no MLflow to show. Start one with "
+            f"`{first}`, or name another MLflow with --mlflow."
+        )
 
 
 @click.command()
@@ -174,9 +180,9 @@ def register(
     models = Models(uri, objects, name, known_id(objects, name))
     for setting, winner in won.items():
         for network in arms_of(setting, winner, both=arm == "both"):
-            there = models.register(network)
-            said = "new" if there.is_new else "as before"
-            click.echo(f"{there.uri}  (version {there.version}, {said})")
+            registered = models.register(network)
+            state = "new" if registered.is_new else "as before"
+            click.echo(f"{registered.uri}  (version {registered.version}, {state})")
     click.echo(f"Load one with MLFLOW_TRACKING_URI={shown(uri)}: mlflow.pyfunc.load_model(...)")
 
 
@@ -187,8 +193,8 @@ def register(
 def rm(name: str, yes: bool, storage: str) -> None:
     """Show, then delete, a sweep and the arms that no other sweep uses.
 
-    MLflow keeps its experiment: delete that in its own UI. Of a confirmation it stays known that
-    it read the test split.
+    MLflow keeps its experiment: delete that in its own UI. The store remembers that a deleted
+    confirmation read the test split.
     """
     from sweep.confirmation import readings
 
@@ -205,20 +211,20 @@ def rm(name: str, yes: bool, storage: str) -> None:
     if own & others:
         click.echo(f"kept for other sweeps: {advice.counted(len(own & others), 'arm')}")
     if unknown:
-        why = ", ".join(f"{sweep} uses ({reason})" for sweep, reason in unknown.items())
-        click.echo(f"no arm goes: it is not known which ones {why}")
+        unread = ", ".join(f"{sweep} ({reason})" for sweep, reason in unknown.items())
+        click.echo(f"no arm is deleted, since these sweeps may use any: {unread}")
     left = readings.left_by(objects, name, own)
     if left is not None:
         arms = advice.counted(left.final_arms, "arm")
         click.echo(
-            f"{objects.root}/{readings.left_at(left)} stays: {arms} had ended on the "
-            "test split, which the tables of later confirmations say"
+            f"{objects.root}/{readings.left_at(left)} is kept: {arms} were evaluated on the test "
+            "split, which later confirmations report"
         )
     if not yes:
         if not click.confirm(f"Delete the sweep {name}?"):
             click.echo("Nothing was deleted.")
             return
-        _refuse_running(objects, name)  # a driver may have begun while the question stood
+        _refuse_running(objects, name)  # a driver may have started since the question
         if doomed:
             doomed = sorted(set(doomed) - _claims(objects, name)[1])
     if left is not None:
@@ -233,35 +239,35 @@ def rm(name: str, yes: bool, storage: str) -> None:
 def _refuse_running(objects: ObjectStore, name: str) -> None:
     driver = driver_of(objects, name)
     if driver is not None:
-        end = advice.command("stop", name, storage=objects.root)
-        raise AlreadyRunning(f"{name} is running ({driver}): `{end}` first.")
+        stop = advice.command("stop", name, storage=objects.root)
+        raise AlreadyRunning(f"{name} is running ({driver}): stop it with `{stop}` first.")
 
 
 def _claims(objects: ObjectStore, name: str) -> tuple[set[str], set[str], dict[str, str]]:
     """The stored arms of a sweep, those of all others, and why sweeps cannot be read, by name.
 
-    Definitions of before say no training version: their arms may have names that no version gives
-    them now and no verdict lists, and are known by their configurations.
+    A definition without a training version is of an earlier release: its arms may have signatures
+    that no version gives them now and no verdict lists, and are found by their configurations.
     """
-    there = set(objects.names("arms"))
+    stored = set(objects.names("arms"))
     claimed: dict[str, set[str]] = {}
-    now: dict[str, set[str]] = {}  # by sweep of before: what its arms would be called now
+    current: dict[str, set[str]] = {}  # today's signatures of the arms of such a sweep
     unknown = {}
     for sweep in sweep_names(objects):
         try:
             arms = list(stored_arms(objects, definition_of_any_version(objects, sweep)))
-            named = judged_arms(objects, sweep)  # also those that have other names now
-            claimed[sweep] = ({arm.signature for arm in arms} | named) & there
+            judged = judged_arms(objects, sweep)  # also those with other signatures today
+            claimed[sweep] = ({arm.signature for arm in arms} | judged) & stored
             if "training_version" not in (objects.get_json(definition_name(sweep)) or {}):
-                now[sweep] = {arm.config.signature() for arm in arms}
+                current[sweep] = {arm.config.signature() for arm in arms}
         except SweepError as error:
             plug_in = missing_plugin(error)
             unknown[sweep] = state_without_reading(error) + (f": {plug_in}" if plug_in else "")
     store = ArmStore(objects)
-    for signature in there.difference(*claimed.values()) if now else ():
+    for signature in stored.difference(*claimed.values()) if current else ():
         record = store.record(signature)
-        for sweep, names in now.items():
-            if record is not None and record.config.signature() in names:
+        for sweep, signatures in current.items():
+            if record is not None and record.config.signature() in signatures:
                 claimed[sweep].add(signature)
     own = claimed.pop(name, set())
     return own, set().union(*claimed.values()), unknown

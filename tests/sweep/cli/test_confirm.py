@@ -152,7 +152,7 @@ def test_another_plan_under_that_name_is_refused(confirmed: str) -> None:
     assert plan.seeds == (1002, 1003, 1004)  # those before are no longer fresh
     assert "read 2 times for the same network, also by mine.confirmation (of mine)" in out
     told = sweep("rm", "mine.confirmation", "--yes", "--storage", confirmed).stdout
-    assert "4 arms had ended on the test split" in told
+    assert "4 arms were evaluated on the test split" in told
     out = " ".join(sweep("best", "mine.again", "--storage", confirmed).stdout.split())
     assert "mine.confirmation (of mine, plan" in out
     assert "after 4 of its arms had ended" in out

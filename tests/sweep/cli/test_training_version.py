@@ -129,7 +129,7 @@ def test_a_sweep_of_an_option_that_was_removed_is_of_another_version(
         assert "Read it with the version that wrote it" in said
         assert "not installed" not in said
         assert "Did you mean" not in said
-    assert "which ones tiny uses (other version)" in sweep("rm", "new", answer="n\n").stdout
+    assert "may use any: tiny (other version)" in sweep("rm", "new", answer="n\n").stdout
     assert contents(Path(stored.root)) == before
 
 
