@@ -87,7 +87,9 @@ def doctor(
         if space is not None:
             checks = chain(checks, _check_device(options.space_of(space, {})))
     if notify is not None:
-        checks = chain(checks, _check_notification(notify))
+        from sweep.doctor.machine import check_notification
+
+        checks = chain(checks, map(check_notification, [notify]))  # last, and as it is printed
     raise SystemExit(_print(checks, as_json=as_json))
 
 
@@ -110,13 +112,6 @@ def _requirements(
     if options:
         raise Misuse("--set, --only and --full change a space, and none is given: give SPACE.")
     return ()
-
-
-def _check_notification(target: str) -> Iterator[Check]:
-    from sweep.doctor.machine import check_notification
-    from sweep.run.notifications import check_target
-
-    yield check_notification(check_target(target))
 
 
 def _print(checks: Iterator[Check], *, as_json: bool) -> int:

@@ -10,7 +10,7 @@ import os
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 
@@ -28,14 +28,7 @@ from sweep.doctor.check import (
 )
 from sweep.doctor.compare import check_clocks, check_machines, compare_reports, silent_report
 from sweep.doctor.data import Scope
-from sweep.doctor.node import (
-    SHARED_ADVICE,
-    Node,
-    NodeReport,
-    Request,
-    describe_node,
-    read_clock,
-)
+from sweep.doctor.node import Node, NodeReport, Request, describe_node, read_clock
 from sweep.executors.ray_session import attached_ray
 from trainables.errors import Failure
 from trainables.plain import Json
@@ -102,9 +95,7 @@ def _check_nodes(nodes: Sequence[Node], storage: str, scope: Scope) -> Iterator[
     with _probe(storage) if of_head.passed else nullcontext() as probe:
         request = Request(storage, probe, head, scope.requirements, scope.folder)
         reports = collect_reports(nodes, request)
-        yield from compare_reports(reports)
-        if probe is not None:
-            yield _check_probes(storage, probe, reports)
+    yield from compare_reports(reports)
     yield check_clocks(_clock_offsets([node for node, report in reports.items() if report.facts]))
     yield machine.check_tracking(storage, scope.mlflow)
 
@@ -172,7 +163,7 @@ def _on(task: Json, node: Node) -> Json:
 
 @contextmanager
 def _probe(storage: str) -> Iterator[str]:
-    """An object below the storage root while the block runs, next to which nodes put theirs."""
+    """An object of a new name below the storage root: a node that sees it shares the storage."""
     objects = ObjectStore(storage)
     folder = f".doctor-{uuid.uuid4().hex}"
     objects.put(f"{folder}/probe", b"")
@@ -180,21 +171,6 @@ def _probe(storage: str) -> Iterator[str]:
         yield f"{folder}/probe"
     finally:
         objects.delete_folder(folder)
-
-
-def _check_probes(storage: str, probe: str, reports: Mapping[Node, NodeReport]) -> Check:
-    """Check that the objects that nodes wrote are visible where the head reads."""
-    objects = ObjectStore(storage)
-    writers = [
-        node
-        for node, report in reports.items()
-        if any(check.name == "storage" and check.passed for check in report.checks)
-    ]
-    lost = [node.name for node in writers if not objects.exists(f"{probe}.{node.id}")]
-    if lost:
-        finding = f"the head does not see what {', '.join(lost)} wrote"
-        return Check("shared storage", False, finding, SHARED_ADVICE)
-    return Check("shared storage", True, f"the head sees what {len(writers)} nodes wrote")
 
 
 def _clock_offsets(nodes: Sequence[Node]) -> dict[str, float]:

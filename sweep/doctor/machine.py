@@ -181,12 +181,15 @@ def _check_ray() -> Check:
 
 
 def check_notification(target: str) -> Check:
-    """Check that a test notification is delivered to a URL or command."""
+    """Check that a test notification is delivered. Misuse when ``target`` is no URL or command."""
     from sweep.run.events import Event
-    from sweep.run.notifications import Undelivered, deliver, shown
+    from sweep.run.notifications import Undelivered, check_target, deliver, shown
 
     try:
-        deliver(target, Event("test", "none", "`sweep doctor` tests this notification target."))
+        deliver(
+            check_target(target),
+            Event("test", "none", "`sweep doctor` tests this notification target."),
+        )
     except Undelivered as error:
         return Check("notify", False, str(error), "Correct the address or the command.")
     return Check("notify", True, f"{shown(target)} accepted a test notification")
