@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from search_spaces import catalog
-from sweep.cli.asked import Asked
 from sweep.cli.main import main
+from sweep.cli.sweep_options import SweepRequest
 from tests.support.command_line import sweep
 from tests.support.sweeps import FEASIBLE, FIRST, store_sweep
 from trainables import retries
@@ -89,7 +89,9 @@ def test_a_command_of_a_page_is_one_that_the_command_line_takes(
         catalog.find(space)
         if verb in ("run", "submit"):
             given["start_from"] = ()  # sweeps and files of whoever reads the page
-            Asked(**{field.name: given[field.name] for field in fields(Asked)}).definition(None)
+            SweepRequest(
+                **{field.name: given[field.name] for field in fields(SweepRequest)}
+            ).definition(None)
     elif verb in SHOWS and given["address"] is None:
         store_sweep(ObjectStore("sweeps"), {FIRST: [FEASIBLE]}, name=given["name"])
         sweep(verb, *words)

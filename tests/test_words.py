@@ -16,10 +16,14 @@ from tests.support.code_figures import ROOT, modules
 
 FOLDERS = (
     "search_spaces",
+    "sweep/cli/__main__.py",
     "sweep/cli/answer.py",
     "sweep/cli/cluster.py",
     "sweep/cli/doctor.py",
+    "sweep/cli/main.py",
+    "sweep/cli/options.py",
     "sweep/cli/reader.py",
+    "sweep/cli/sweep_options.py",
     "sweep/cli/upkeep.py",
     "sweep/cluster",
     "sweep/cost",

@@ -12,15 +12,15 @@ GONE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF, errno.E
 
 
 def program() -> None:
-    """Run the command line with a garbage collector that looks seldom, and not at the end.
+    """Run the command line with a garbage collector that runs seldom, and not at the end.
 
-    Importing torch, Ray and MLflow makes a million objects that stay: looking through them again
-    and again takes a third of the imports' time, and once more, over a second, as the process ends.
+    Importing torch, Ray and MLflow creates a million objects that stay: collecting among them
+    takes a third of the imports' time, and over a second once more as the process ends.
     """
     gc.set_threshold(50_000, 20, 100)
     atexit.register(gc.freeze)  # first, so that it comes last
 
-    _print_what_there_is_no_letter_for()
+    _replace_unprintable_letters()
     try:
         try:
             from sweep.cli.main import main
@@ -35,22 +35,22 @@ def program() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes it again
         if not isinstance(error, BrokenPipeError) and sys.stderr is not None:
             print(
-                f"sweep: standard output cannot be written: {error.strerror}. What was to be shown "
-                "is lost; free some space there, or send it elsewhere.",
+                f"sweep: standard output cannot be written: {error.strerror}. The rest of it is "
+                "lost: free some space on its disk, or redirect it elsewhere.",
                 file=sys.stderr,
             )
         raise SystemExit(1) from None
 
 
-def _print_what_there_is_no_letter_for() -> None:
-    """A terminal of few letters shows ? for others."""
+def _replace_unprintable_letters() -> None:
+    """Print ? for letters that the terminal's encoding lacks."""
     for stream in (sys.stdout, sys.stderr):
         if getattr(stream, "errors", "") == "strict":
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]
 
 
 def _stdout_is_gone() -> bool:
-    """Whether standard output refuses a blank, too."""
+    """True when standard output refuses a blank, too."""
     try:
         sys.stdout.write(" ")
         sys.stdout.flush()

@@ -12,7 +12,6 @@ import click
 
 from search_spaces import catalog
 from search_spaces.space import SearchSpace
-from sweep.cli.asked import OPTIONS, Asked, Place, SweepOptions, collected
 from sweep.cli.options import (
     accept_code_option,
     address_option,
@@ -21,6 +20,7 @@ from sweep.cli.options import (
     named_here,
     storage_option,
 )
+from sweep.cli.sweep_options import OPTIONS, Place, SweepOptions, SweepRequest, collected
 from sweep.cluster import ask
 from sweep.cluster.submission import ANSWER, Submission
 from sweep.executors.executor import Executor
@@ -53,7 +53,7 @@ notify_option = click.option(
 
 @click.command()
 @address_option
-@collected(request=Asked)
+@collected(request=SweepRequest)
 @storage_option
 @OPTIONS["workers"]
 @OPTIONS["fuse"]
@@ -65,7 +65,7 @@ notify_option = click.option(
 @click.option("--any-version", is_flag=True, help="Submit even if the cluster has another version.")
 def submit(
     address: str | None,
-    request: Asked,
+    request: SweepRequest,
     storage: str,
     workers: int | None,
     fuse: int | None,

@@ -13,7 +13,6 @@ import click
 
 from search_spaces import catalog
 from search_spaces.space import SearchSpace
-from sweep.cli.asked import Place, SweepOptions, collected
 from sweep.cli.cluster import notify_option, send
 from sweep.cli.options import (
     accept_code_option,
@@ -29,6 +28,7 @@ from sweep.cli.options import (
 from sweep.cli.replications import Replications, confirm_replications, refuse_beside_replications
 from sweep.cli.running import train
 from sweep.cli.spaces import estimated, print_estimate
+from sweep.cli.sweep_options import Place, SweepOptions, collected
 from sweep.cluster import ask
 from sweep.cluster.submission import Submission
 from sweep.confirmation.chosen import (

@@ -10,7 +10,6 @@ import click
 from rich.markup import escape
 
 from search_spaces.space import SearchSpace
-from sweep.cli.asked import Place, SpaceOptions, collected
 from sweep.cli.options import (
     complete_spaces,
     console,
@@ -18,6 +17,7 @@ from sweep.cli.options import (
     json_option,
     print_json,
 )
+from sweep.cli.sweep_options import Place, SpaceOptions, collected
 from sweep.doctor.check import Check
 from sweep.doctor.data import Requirement, Scope, list_requirements
 from sweep.study.opening import open_store

@@ -16,7 +16,7 @@ import click
 from sweep.study.advice import ADDRESS, BY_ADDRESS, command
 from trainables.errors import SweepError
 
-# Where each verb is, and what `sweep --help` says of it, which loads none of them.
+# The module of each verb, and its line in `sweep --help`, which loads none of them.
 VERBS = {
     "spaces": ("spaces", "List search spaces, or show one: settings, ranges, arms, cost."),
     "run": ("running", "Run a sweep of SPACE here, in the foreground."),
@@ -82,18 +82,18 @@ VERBS = {
 
 
 class _Verbs(click.Group):
-    """Verbs in the order of a replication, with our errors reported without a traceback."""
+    """Group of verbs in the order of their use, whose errors are shown without a traceback."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """``sweep help VERB`` is ``sweep VERB --help``."""
         return super().parse_args(ctx, [*args[1:2], "--help"] if args[:1] == ["help"] else args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """As they are listed above."""
+        """All verbs, in the order above."""
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The verb of this name; its file is loaded now, and no other."""
+        """The verb of this name; only its own module is loaded."""
         if cmd_name not in VERBS:
             return None
         holder, _ = VERBS[cmd_name]
@@ -101,7 +101,7 @@ class _Verbs(click.Group):
         return next(c for c in commands if isinstance(c, click.Command) and c.name == cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Every verb with one whole sentence."""
+        """List every verb with one complete sentence."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, summary) for name, (_, summary) in VERBS.items()])
 
@@ -121,7 +121,7 @@ class _Verbs(click.Group):
 
 
 def _sent_away(verb: str, words: Sequence[str]) -> str:
-    """Where SWEEP_ADDRESS, and no option, sent a verb to a cluster: that, and how it stays here."""
+    """A hint for a verb that SWEEP_ADDRESS, and no option, sent to a cluster."""
     cluster = os.environ.get(ADDRESS)
     is_given = any(word.partition("=")[0] == "--address" for word in words)
     if not cluster or is_given or verb not in BY_ADDRESS:
@@ -131,8 +131,8 @@ def _sent_away(verb: str, words: Sequence[str]) -> str:
     sent = f" {ADDRESS}={shown(cluster)} sent `sweep {verb}` to that cluster"
     if verb in ("submit", "logs"):
         return f"{sent}."
-    told = [shown(word) if "://" in word else word for word in words]  # maybe with a key
-    return f"{sent}; `{command(verb, *told)}` is about this machine."
+    masked = [shown(word) if "://" in word else word for word in words]  # it may hold a key
+    return f"{sent}; `{command(verb, *masked)}` is about this machine."
 
 
 @click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
@@ -156,5 +156,5 @@ def completion(shell: str) -> None:
     click.echo(kind(main, {}, "sweep", "_SWEEP_COMPLETE").source())
 
 
-for verb, (_, what) in VERBS.items():  # names alone, from which click suggests what was meant
-    main.add_command(click.Command(verb, help=what))
+for verb, (_, summary) in VERBS.items():  # names alone, by which click corrects misspelt verbs
+    main.add_command(click.Command(verb, help=summary))

@@ -35,25 +35,25 @@ Verb = TypeVar("Verb", bound=Callable[..., Any])
 def _completing(
     names: Callable[[click.Context], Sequence[str]], *, or_files: bool = False
 ) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
-    """Completion of a word by names; by files where none begins so, if asked.
+    """Completion of a word by names, and with ``or_files`` by files.
 
-    It is silent: whatever is wrong, the verb itself says once it is called.
+    It is silent: errors are reported by the verb itself, once it is called.
     """
 
     def complete(
         context: click.Context, parameter: click.Parameter, begun: str
     ) -> list[CompletionItem]:
-        found: Sequence[str] = ()
+        known: Sequence[str] = ()
         with suppress(Exception), redirect_stderr(io.StringIO()):
-            found = names(context)
-        items = [CompletionItem(name) for name in found if name.startswith(begun)]
+            known = names(context)
+        items = [CompletionItem(name) for name in known if name.startswith(begun)]
         return [CompletionItem(begun, type="file"), *items] if or_files else items
 
     return complete
 
 
 def _stored(context: click.Context) -> ObjectStore | None:
-    """The store that this line names; None where a cluster has it, which is not asked."""
+    """The store that this command line names; None where it is a cluster's."""
     if context.params.get("address"):
         return None
     return open_store(context.params.get("storage") or os.environ.get(STORAGE) or DEFAULT_STORAGE)
@@ -73,8 +73,7 @@ def _spaces(context: click.Context) -> list[str]:
 
 
 def _settings(context: click.Context) -> list[str]:
-    """Of the sweep, or of the built-in space, that the line names before."""
-    from search_spaces import catalog
+    """Settings of the sweep, or of the built-in space, that this command line names."""
     from sweep.study.definition import load_definition
 
     of_space = context.info_name in ("spaces", "doctor") or "space" in context.params
@@ -134,7 +133,7 @@ only_option: Callable[[Verb], Verb] = click.option(
 
 
 class _SweepName(click.types.StringParamType):
-    """The name of a sweep: where it is missing, those that are here are told."""
+    """Type of a sweep's name, whose message for a missing one lists the sweeps here."""
 
     def get_missing_message(self, param: click.Parameter, ctx: click.Context | None) -> str | None:
         names: Sequence[str] = ()
@@ -153,7 +152,7 @@ newest_argument: Callable[[Verb], Verb] = click.argument(
 
 
 def given_storage() -> str | None:
-    """The root that --storage names on this command line: on a cluster its own is the default."""
+    """The root that --storage names on this command line; None: a cluster's own is the default."""
     if not named_here("storage"):
         return None
     storage = str(click.get_current_context().params["storage"])
@@ -162,7 +161,7 @@ def given_storage() -> str | None:
 
 
 def named_here(option: str) -> bool:
-    """Whether an option was given on this command line, and is no default."""
+    """True when an option was given on this command line, and is no default."""
     source = click.get_current_context().get_parameter_source(option)
     return source is ParameterSource.COMMANDLINE
 
@@ -170,7 +169,7 @@ def named_here(option: str) -> bool:
 def open_sweep(
     storage: str, name: str, read: Read = "records", *, record: ReadRecord | None = None
 ) -> tuple[ObjectStore, SweepView]:
-    """The store and one sweep in it, as far as ``read`` asks for; ``record``: as there."""
+    """The store and one sweep in it; ``read`` and ``record`` are those of ``load_sweep``."""
     from sweep.results.sweep_view import load_sweep
 
     objects = open_store(storage)
@@ -181,13 +180,13 @@ def open_sweep(
 def winners_of(
     objects: ObjectStore, view: SweepView, patterns: Sequence[str], *, to: str
 ) -> dict[str, ProposalResult]:
-    """Winners of a sweep by setting, of those that match; says which settings have none.
+    """Winners of a sweep by matching setting; a note names the settings that have none.
 
     Args:
         objects: the store.
-        view: of the sweep, its records read.
-        patterns: of settings' names, as --only has them; none: all.
-        to: what is done to a winner, as a verb.
+        view: the sweep, its records read.
+        patterns: settings' names, as --only has them; none: all.
+        to: the verb of what is done to a winner, for messages.
 
     Raises:
         Misuse: it is a confirmation, or no setting has a winner.
@@ -195,16 +194,16 @@ def winners_of(
     """
     name = view.definition.name
     if view.definition.space.phase == "confirmation":
-        what = f"{name} is a confirmation, which chooses no winner"
-        raise Misuse(f"{what}: {to} those of the sweep that it confirms.")
-    found = {s.setting.name: s.chosen.winner for s in view.settings}
-    kept = catalog.matching(list(found), patterns, name)
-    won = {setting: winner for setting in kept if (winner := found[setting]) is not None}
+        problem = f"{name} is a confirmation, which chooses no winner"
+        raise Misuse(f"{problem}: {to} the winners of the sweep that it confirms.")
+    winners = {s.setting.name: s.chosen.winner for s in view.settings}
+    kept = catalog.matching(list(winners), patterns, name)
+    won = {setting: winner for setting in kept if (winner := winners[setting]) is not None}
     if not won:
-        why = advice.command("best", name, storage=objects.root)
-        raise Misuse(f"{name} has no winner to {to}: `{why}` says why.")
+        best = advice.command("best", name, storage=objects.root)
+        raise Misuse(f"{name} has no winner to {to}: `{best}` says why.")
     if without := [setting for setting in kept if setting not in won]:
-        note(f"{', '.join(without)}: left out, without a winner.")
+        note(f"{', '.join(without)}: left out, since they have no winner.")
     return won
 
 
@@ -221,7 +220,7 @@ def parse_values(texts: Sequence[str]) -> dict[str, Json]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name:
-            raise InvalidValue(f"--set must be name=value, got {text!r}.")
+            raise InvalidValue(f"--set must be FIELD=VALUE, got {text!r}.")
         if name in values:
             raise InvalidValue(f"--set {name} is given twice; give it once.")
         try:
@@ -230,7 +229,7 @@ def parse_values(texts: Sequence[str]) -> dict[str, Json]:
             values[name] = value
         number = values[name]
         if isinstance(number, float) and "e" in value.lower() and number.is_integer():
-            values[name] = int(number)  # 1e3: how people write a whole one; other fields take it
+            values[name] = int(number)  # 1e3: people write integers so, and floats may be integers
     return values
 
 
@@ -240,7 +239,7 @@ def print_json(value: Json) -> None:
 
 
 def tell_that_it_is_here(instead: str) -> None:
-    """Where SWEEP_ADDRESS sends other verbs to a cluster, a note that this one stays here."""
+    """Note that this verb stays on this machine, where SWEEP_ADDRESS sends others to a cluster."""
     if os.environ.get(ADDRESS):
         verb = click.get_current_context().info_name
         note(f"{ADDRESS} is set, but `sweep {verb}` is about this machine; {instead}")

@@ -12,7 +12,6 @@ from rich.live import Live
 from rich.markup import escape
 
 from search_spaces import catalog
-from sweep.cli.asked import Place, ShownSettings, collected
 from sweep.cli.options import (
     console,
     given_storage,
@@ -21,6 +20,7 @@ from sweep.cli.options import (
     open_sweep,
     print_json,
 )
+from sweep.cli.sweep_options import Place, ShownSettings, collected
 from sweep.cli.text.best import (
     FEW_SETTINGS,
     print_answer,

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 
-from sweep.cli.asked import Place
 from sweep.cli.options import named_here, print_json
 from sweep.cli.running import train
 from sweep.cli.spaces import estimated
+from sweep.cli.sweep_options import Place
 from sweep.confirmation.chosen import (
     Wanted,
     confirmation_name,

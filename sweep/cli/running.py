@@ -11,7 +11,6 @@ import click
 
 from search_spaces import catalog
 from sweep.api import training
-from sweep.cli.asked import Asked, Place, SweepOptions, collected
 from sweep.cli.cluster import notify_option, refuse_relative, send
 from sweep.cli.options import (
     accept_code_option,
@@ -26,6 +25,7 @@ from sweep.cli.options import (
     storage_option,
     tell_that_it_is_here,
 )
+from sweep.cli.sweep_options import Place, SweepOptions, SweepRequest, collected
 from sweep.cli.text.best import print_answer, print_best
 from sweep.cluster import ask
 from sweep.cluster.submission import NOT_YET, Submission
@@ -65,7 +65,7 @@ SHOWN_SETTINGS = 8  # more are left to `sweep best`
 
 
 @click.command()
-@collected(asked=Asked)
+@collected(request=SweepRequest)
 @storage_option
 @collected(executor=Executor, budget=Budget)
 @accept_code_option
@@ -78,7 +78,7 @@ SHOWN_SETTINGS = 8  # more are left to `sweep best`
 )
 @notify_option
 def run(
-    asked: Asked,
+    request: SweepRequest,
     storage: str,
     executor: Executor,
     budget: Budget,
@@ -96,7 +96,7 @@ def run(
     tell_that_it_is_here("`sweep submit` sends a sweep to the cluster.")
     require_torch()
     objects = open_store(storage)
-    found, definition, wanted = asked.definition(objects)
+    found, definition, wanted = request.definition(objects)
     refuse_confirmation(found)
     budget.refuse_without_gpu(definition.space)
     if reproduce and (budget or mlflow is not None or named_here("notify")):

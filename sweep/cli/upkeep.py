@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from sweep.cli.asked import Place, collected
 from sweep.cli.options import (
     given_storage,
     name_argument,
@@ -16,6 +15,7 @@ from sweep.cli.options import (
     winners_of,
 )
 from sweep.cli.reading import newest_first
+from sweep.cli.sweep_options import Place, collected
 from sweep.cluster import ask
 from sweep.errors import AlreadyRunning
 from sweep.study import advice

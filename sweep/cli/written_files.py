@@ -15,7 +15,6 @@ import click
 from rich.console import Console
 from rich.progress import track
 
-from sweep.cli.asked import Place, collected
 from sweep.cli.options import (
     console,
     given_storage,
@@ -28,6 +27,7 @@ from sweep.cli.options import (
     winners_of,
 )
 from sweep.cli.reading import meant, run_ids
+from sweep.cli.sweep_options import Place, collected
 from sweep.cli.upkeep import ON_HEAD
 from sweep.cluster import ask
 from sweep.study import advice

@@ -122,7 +122,7 @@ def test_reading_verbs_load_no_heavy_library(stored: ObjectStore) -> None:
         (("run", "gone.py"), "does not exist"),
         (("run", "quickstart", "--set", "stpes=3"), "Did you mean 'steps'"),
         (("run", "quickstart", "--set", "alpha=0.2"), "Did you mean 'constraint.alpha'?"),
-        (("run", "quickstart", "--set", "steps"), "--set must be name=value"),
+        (("run", "quickstart", "--set", "steps"), "--set must be FIELD=VALUE"),
         (("run", "quickstart", "--set", "steps=3", "--set", "steps=4"), "given twice"),
         (("run", "quickstart", "--set", "steps=-3"), "steps must be positive, got -3"),
         (("run", "quickstart", "--set", "constraint.scale=x"), "'schedule', 'none', got 'x'"),

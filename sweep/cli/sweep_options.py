@@ -1,4 +1,4 @@
-"""Options by which a command line asks for a sweep, each written once."""
+"""Options by which a command line describes a sweep, each written once."""
 
 from __future__ import annotations
 
@@ -132,8 +132,11 @@ OPTIONS: dict[str, Callable[[Verb], Verb]] = {
         metavar="H",
         help="Start no further arm once the sweep has used H GPU-hours, earlier calls included.",
     ),
-    "whole": click.option(
-        "--full", "whole", is_flag=True, help="Show every setting in full, however many there are."
+    "show_all": click.option(
+        "--full",
+        "show_all",
+        is_flag=True,
+        help="Show every setting in full, however many there are.",
     ),
     "storage": storage_option,
     "address": address_option,
@@ -143,8 +146,8 @@ OPTIONS: dict[str, Callable[[Verb], Verb]] = {
 def collected(**kinds: type[Any]) -> Callable[[Verb], Verb]:
     """Give a verb the options that are fields of a dataclass, and hand it them as one argument.
 
-    ``@collected(asked=Asked)`` adds an option for each field of Asked, and calls the verb with
-    ``asked=Asked(...)`` in their place.
+    ``@collected(place=Place)`` adds an option for each field of Place, and calls the verb with
+    ``place=Place(...)`` in their place.
     """
     names = {
         taker: [field.name for field in fields(kind) if field.init] for taker, kind in kinds.items()
@@ -153,11 +156,11 @@ def collected(**kinds: type[Any]) -> Callable[[Verb], Verb]:
     def decorated(verb: Verb) -> Verb:
         @functools.wraps(verb)
         def handed(**given: Any) -> None:
-            whole = {
+            sections = {
                 taker: kind(**{name: given.pop(name) for name in names[taker]})
                 for taker, kind in kinds.items()
             }
-            verb(**whole, **given)
+            verb(**sections, **given)
 
         taking: Verb = handed
         for name in reversed(OPTIONS):
@@ -170,7 +173,7 @@ def collected(**kinds: type[Any]) -> Callable[[Verb], Verb]:
 
 @dataclass(frozen=True)
 class Place:
-    """Where the sweep is that a verb is about."""
+    """Location of the sweep that a verb is about."""
 
     storage: str  # below this root
     address: str | None  # on this cluster, below a root there; None: here
@@ -178,20 +181,20 @@ class Place:
 
 @dataclass(frozen=True)
 class ShownSettings(Place):
-    """Which settings of a sweep to show, and how."""
+    """Settings of a sweep to show, and in which form."""
 
     patterns: Sequence[str]
-    whole: bool
+    show_all: bool
 
     @property
     def is_short(self) -> bool:
-        """Whether many settings get a line each."""
-        return not self.whole and not self.patterns
+        """True when many settings get a line each."""
+        return not self.show_all and not self.patterns
 
 
 @dataclass(frozen=True)
 class SpaceOptions:
-    """What of a search space is meant."""
+    """Choices within a search space."""
 
     values: Sequence[str]
     patterns: Sequence[str]
@@ -208,7 +211,7 @@ class SpaceOptions:
 
 @dataclass(frozen=True)
 class SweepOptions:
-    """What can be asked of a stored sweep, too."""
+    """Options that a stored sweep takes, too."""
 
     proposals: int | None
     seeds: str | None
@@ -217,8 +220,8 @@ class SweepOptions:
 
 
 @dataclass(frozen=True)
-class Asked(SpaceOptions, SweepOptions):
-    """A sweep as `sweep run` and `sweep submit` are asked for it."""
+class SweepRequest(SpaceOptions, SweepOptions):
+    """A new sweep, as the options of `sweep run` and `sweep submit` describe it."""
 
     space: str
     name: str | None
@@ -228,33 +231,33 @@ class Asked(SpaceOptions, SweepOptions):
     def definition(
         self, objects: ObjectStore | None
     ) -> tuple[catalog.NamedSpace, Definition, list[str]]:
-        """The space as it was found, the sweep of it, and which fields were named.
+        """The space as it is named, the sweep of it, and the fields that were named.
 
         Args:
-            objects: the storage that has the sweeps to start from; None: that is not here.
+            objects: the storage with the sweeps to start from; None: it is not on this machine.
         """
         from sweep.study.definition import Definition
 
-        found = catalog.find(self.space, full=self.full)
-        wanted = parse_values(self.values)
+        named_space = catalog.find(self.space, full=self.full)
+        named_fields = parse_values(self.values)
         if self.proposals is not None:
-            wanted["n_proposals"] = self.proposals
+            named_fields["n_proposals"] = self.proposals
         if self.seeds is not None:
-            wanted["search_seeds"] = parse_seeds(self.seeds)
-        space = found.space
+            named_fields["search_seeds"] = parse_seeds(self.seeds)
+        space = named_space.space
         if self.data is not None and catalog.is_data_set(self.data):
             space = catalog.with_data_set(space, self.data)
         elif self.data is not None:
-            wanted["data.folder"] = self.data
+            named_fields["data.folder"] = self.data
         if self.stall_after is not None:
-            wanted["stall_after_s"] = self.stall_after
-        default = f"{found.name}-full" if self.full else found.name
+            named_fields["stall_after_s"] = self.stall_after
+        default = f"{named_space.name}-full" if self.full else named_space.name
         name = default if self.name is None else self.name
-        chosen = catalog.with_values(catalog.only(space, self.patterns), wanted)
+        chosen = catalog.with_values(catalog.only(space, self.patterns), named_fields)
         if self.points or self.start_from:
             from sweep.results.started_from import starts_from
 
             starts = [Start(text, {EVERY: parse_point(text)}) for text in self.points]
             starts += starts_from(self.start_from, objects, say=note)
             chosen = with_start_points(chosen, starts, say=note)
-        return found, Definition(name, chosen), list(wanted)
+        return named_space, Definition(name, chosen), list(named_fields)
