@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import chain
 
 import click
@@ -42,8 +42,7 @@ from trainables.errors import Misuse
     show_default=True,
     help="Check this machine (local), or every node of its cluster (cluster).",
 )
-@click.option("--needs", hidden=True, help="Data and checkpoints that arms read, as JSON.")
-@click.option("--machine", "machines", multiple=True, hidden=True, help="Expected worker.")
+@click.option("--scope", "scope_json", hidden=True, help="All to check, as a laptop's JSON.")
 @json_option
 def doctor(
     space: str | None,
@@ -53,8 +52,7 @@ def doctor(
     notify: str | None,
     place: Place,
     where: str,
-    needs: str | None,
-    machines: Sequence[str],
+    scope_json: str | None,
     as_json: bool,
 ) -> None:
     """Check what a sweep needs: versions, devices, storage, disk, MLflow, Ray, a cluster's nodes.
@@ -63,10 +61,9 @@ def doctor(
     arms will run. --address checks a cluster from a laptop: its cluster.yaml, who is let in, ports,
     and every node. Exit 1 if a check fails.
     """
-    requirements = _requirements(space, data, options)
-    if needs is not None:
-        requirements += tuple(map(Requirement.from_json, json.loads(needs)))
-    scope = Scope(mlflow, data if space is None else None, requirements, tuple(machines))
+    scope = Scope(mlflow, data if space is None else None, _requirements(space, data, options))
+    if scope_json is not None:
+        scope = Scope.from_json(json.loads(scope_json))
     if place.address is not None:
         if notify is not None:
             raise Misuse(

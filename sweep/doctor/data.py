@@ -52,22 +52,13 @@ class Requirement(Section):
 
 
 @dataclass(frozen=True)
-class Scope:
+class Scope(Section):
     """Everything to check apart from the machines themselves, each at its place on them."""
 
-    mlflow: str | None  # address of the MLflow server; None: where a sweep would be tracked
-    folder: str | None  # to look for data sets in
-    requirements: tuple[Requirement, ...]  # of a search space
+    mlflow: str | None = None  # address of the MLflow server; None: where a sweep would be tracked
+    folder: str | None = None  # to look for data sets in
+    requirements: tuple[Requirement, ...] = ()  # of a search space
     machines: tuple[str, ...] = ()  # that should be workers, by address or name
-
-    def command_words(self) -> list[str]:
-        """The verb and its options by which a cluster's head checks all of it."""
-        words = ["doctor", "--where", "cluster", "--json"]
-        for option, value in (("--mlflow", self.mlflow), ("--data", self.folder)):
-            words += [] if value is None else [option, value]
-        if self.requirements:
-            words += ["--needs", json.dumps([one.to_json() for one in self.requirements])]
-        return words + [word for machine in self.machines for word in ("--machine", machine)]
 
 
 @dataclass(frozen=True)

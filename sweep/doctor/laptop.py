@@ -92,7 +92,8 @@ def _check_reached(
         else:
             is_filtered = file is None or read(file)["provider"].get("type") != "local"
             yield check_ports_from_here(str(host), is_filtered=is_filtered)
-        yield from _check_from_head(Jobs(url, secret), scope.command_words(), storage)
+        words = ("doctor", "--where", "cluster", "--json", "--scope", json.dumps(scope.to_json()))
+        yield from _check_from_head(Jobs(url, secret), words, storage)
 
 
 def list_machines(file: Path) -> tuple[str, ...]:

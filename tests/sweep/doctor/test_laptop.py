@@ -17,10 +17,11 @@ from sweep.cli.doctor import doctor
 from sweep.cluster import tunnel
 from sweep.doctor import cluster as doctor_cluster
 from sweep.doctor import laptop as doctor_remote
-from sweep.doctor.data import Scope
+from sweep.doctor.data import Scope, list_requirements
 from sweep.doctor.laptop import check_ports_from_here, check_strangers
 from tests.support.command_line import refused, sweep
 from tests.support.servers.mlflow_servers import free_port
+from tests.support.sweeps import SPACE
 
 TOKEN = "of-the-lab-1234567890"
 Answers = Callable[[str, str | None], int]  # path, Authorization header -> status
@@ -240,9 +241,15 @@ def test_the_head_is_told_which_machines_should_be_its_workers(
 ) -> None:
     file = tmp_path / "lab.yaml"
     file.write_text(f"provider: {{type: local, head_ip: 10.0.0.7, worker_ips: [{workers}\n")
-    verb, *words = Scope(None, None, (), doctor_remote.list_machines(file)).command_words()
-    heard = doctor.make_context(verb, words).params
-    assert (heard["where"], list(heard["machines"])) == ("cluster", wanted)
+    assert list(doctor_remote.list_machines(file)) == wanted
+
+
+def test_the_head_gets_the_scope_of_a_laptop() -> None:
+    requirements = list_requirements(SPACE)
+    scope = Scope("http://mlflow:5000", "/data", requirements, ("10.0.0.8", "lab-2"))
+    assert Scope.from_json(json.loads(json.dumps(scope.to_json()))) == scope
+    context = doctor.make_context("doctor", ["--where", "cluster", "--json", "--scope", "{}"])
+    assert (context.params["where"], context.params["scope_json"]) == ("cluster", "{}")
 
 
 def test_a_laptop_without_a_token_is_told_how_to_make_one(
