@@ -49,7 +49,7 @@ class Submission(Section):
     driven_by: str = ""  # the job that drives this sweep already: only compare; empty: none does
     notify: str | None = None  # receives events; part of no command line: it may be secret
     options: tuple[str, ...] = ()  # more of `sweep resume`, for every start of the driver
-    others: tuple[tuple[str, ...], ...] = ()  # running jobs of this name, each with its root
+    others: tuple[tuple[str, str], ...] = ()  # running jobs of this name, each with its root
     client_options: str = ""  # as in sweep/study/advice.py
 
     def write(self, folder: Path) -> None:

@@ -29,7 +29,7 @@ from trainables.registry.lookup import data_set_spec, facts_of, model_spec
 from trainables.registry.task_facts import DataGroup
 
 DATA_ADVICE = (
-    "Unpack archives; docs/data.md describes how the files of each data set must lie on disk."
+    "docs/data.md describes how the files of each data set must lie on disk, all of them unpacked."
 )
 CHECKPOINT_ADVICE = "docs/text.md and docs/spaces.md describe where checkpoints come from."
 
