@@ -171,7 +171,7 @@ def _refuse_local_places(space: SearchSpace, mlflow: str | None) -> None:
         if checkpoint and not checkpoint.startswith(("/", "~")) and Path(checkpoint).is_dir():
             raise Misuse(
                 f"model.checkpoint {checkpoint!r} is a folder of this machine. Give its absolute "
-                "path on the cluster, or the name of a model that `hf download` fetched there."
+                "path on the cluster, or the name of a model that its nodes have by `hf download`."
             )
 
 
@@ -180,7 +180,7 @@ def refuse_relative(folder: str) -> None:
     if not folder.startswith(("/", "~", "file:///")) and not is_address(folder):
         raise Misuse(
             "data on a cluster must be given by an address such as s3://bucket/path, or by "
-            f"an absolute path there, got {folder!r}. Change --data or data.folder."
+            f"an absolute path on its nodes, got {folder!r}. Change --data or data.folder."
         )
 
 

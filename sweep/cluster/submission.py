@@ -60,7 +60,7 @@ class Submission(Section):
 
     @classmethod
     def read(cls, folder: Path) -> Submission:
-        """The submission that ``write`` put there. Misuse when another version wrote it."""
+        """The submission that ``write`` wrote. Misuse when it is another version's."""
         with suppress(OSError):  # of another user
             (folder / FILE).chmod(0o600)  # Ray unpacks it for everybody to read
         plain: dict[str, Json] = json.loads((folder / FILE).read_text(encoding="utf-8"))

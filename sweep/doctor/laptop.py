@@ -165,7 +165,7 @@ def _check_from_head(jobs: Jobs, words: Sequence[str], storage: str | None) -> I
     yield Check(
         "version",
         is_same,
-        answer.version if is_same else f"{answer.version} there, {code_version()} here",
+        answer.version if is_same else f"{answer.version} on the head, {code_version()} here",
         "Install the same on both: `ray up cluster.yaml` installs this checkout. `sweep submit` "
         "refuses until then.",
     )

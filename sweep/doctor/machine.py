@@ -13,7 +13,6 @@ from pathlib import Path
 
 from sweep.doctor.check import Check, check_writable, last_line, nearest_folder, run_python
 from sweep.doctor.data import Scope, check_folder, check_requirement
-from sweep.doctor.installed import check_own_files
 from sweep.tracking.address import shown, sqlite_path, tracking_uri
 from trainables.code_version import DISTRIBUTION
 from trainables.errors import SweepError
@@ -23,13 +22,14 @@ from trainables.records.objects import ObjectStore
 
 NEEDED_GB = 2.0  # of free disk: checkpoints of running arms, records, MLflow; Ray's logs
 IMPORT_S = 120  # an import that takes longer is reported as a failure
+OWN_FOLDERS = ("sweep", "search_spaces", "trainables", "trainables_testing")
 
 
 def checks(storage: str, scope: Scope) -> Iterator[Check]:
     """Every check of this machine, in the order in which a sweep would trip over them."""
     yield Check("Python", True, platform.python_version())  # an older one imports none of this
     yield check_packages()
-    yield check_own_files(_reinstall_advice())
+    yield check_own_files()
     yield _check_torch()
     yield count_cores()
     yield check_storage(storage)
@@ -80,6 +80,31 @@ def check_packages() -> Check:
             wrong.append(f"{requirement.name} {version} is not {requirement.specifier}")
     finding = "; ".join(wrong) or f"{len(needed)} requirements met"
     return Check("packages", not wrong, finding, advice)
+
+
+def check_own_files() -> Check:
+    """Check that no other distribution brings a folder of this package's names.
+
+    A package on PyPI is called sweep, too: of two that are installed, the later one silently
+    replaces files of the other, and removing either removes both.
+    """
+    distributions = importlib.metadata.packages_distributions()
+    claims = {
+        (name, folder)
+        for folder in OWN_FOLDERS
+        for name in distributions.get(folder, ())
+        if name.lower().replace("_", "-") != DISTRIBUTION
+    }
+    if not claims:
+        return Check("own files", True, "no other package has folders of these names")
+    others, folders = (sorted(set(names)) for names in zip(*claims, strict=True))
+    return Check(
+        "own files",
+        False,
+        f"{', '.join(others)} is installed too, with a folder {', '.join(folders)}",
+        f"`pip uninstall {' '.join(others)}`, or use an environment for each. Then: "
+        f"{_reinstall_advice()}",
+    )
 
 
 def _check_torch() -> Check:

@@ -171,7 +171,7 @@ def test_reading_verbs_load_no_heavy_library(stored: ObjectStore) -> None:
         (("resume", "gone", "--address", "http://h", "--where", "inline"), "--where inline"),
         (
             ("resume", "gone", "--address", "http://h", "--data", "data"),
-            "absolute path there, got 'data'",
+            "absolute path on its nodes, got 'data'",
         ),
         (
             ("resume", "gone", "--address", "http://h", "--data", "hf:imdb"),
@@ -179,7 +179,7 @@ def test_reading_verbs_load_no_heavy_library(stored: ObjectStore) -> None:
         ),
         (
             ("submit", "ped2_ut", "--address", "http://h", "--data", "data"),
-            "absolute path there, got 'data'",
+            "absolute path on its nodes, got 'data'",
         ),
         (
             ("submit", "quickstart", "--address", "http://h", "--mlflow", "http://me:secret@host"),
