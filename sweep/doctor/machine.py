@@ -17,7 +17,8 @@ from sweep.tracking.address import shown, sqlite_path, tracking_uri
 from trainables.code_version import DISTRIBUTION
 from trainables.errors import SweepError
 from trainables.fetching.cache import cache_root
-from trainables.machine import cores, file_locks
+from trainables.machine import cores
+from trainables.machine.file_locks import binds_here_alone, has_locks
 from trainables.records.objects import ObjectStore
 
 NEEDED_GB = 2.0  # of free disk: checkpoints of running arms, records, MLflow; Ray's logs
@@ -127,20 +128,11 @@ def check_storage(storage: str) -> Check:
         objects.check_writable()
     except SweepError as error:
         return Check("storage", False, str(error))
-    return Check("storage", True, f"{objects.root} can be written{_describe_locks(objects)}")
-
-
-def _describe_locks(objects: ObjectStore) -> str:
-    """The kind of file system, where drivers find each other by heartbeats instead of locks."""
-    if not objects.is_local:
-        return ""
+    finding = f"{objects.root} can be written"
     root = Path(objects.root)
-    kind = file_locks.file_system(root) or "a file system"
-    if not file_locks.has_locks(root):
-        return f"; {kind} without locks: drivers know each other by a heartbeat every 15 s"
-    if file_locks.binds_here_alone(root):
-        return f"; locks on {kind} bind only this machine: drivers write heartbeats, too"
-    return ""
+    if objects.is_local and (not has_locks(root) or binds_here_alone(root)):
+        finding += "; it has no locks between machines: drivers know each other by a heartbeat"
+    return Check("storage", True, finding)
 
 
 def check_cache() -> Check:

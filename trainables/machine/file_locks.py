@@ -132,11 +132,6 @@ def binds_here_alone(folder: Path, mounts: Path = Path("/proc/self/mounts")) -> 
     return bool(HERE_ALONE.get(kind, set()) & options)
 
 
-def file_system(folder: Path, mounts: Path = Path("/proc/self/mounts")) -> str:
-    """The kind of file system that the folder lies on; empty where that cannot be told."""
-    return _mounted(folder, mounts)[0]
-
-
 def _mounted(folder: Path, mounts: Path) -> tuple[str, set[str]]:
     try:
         lines = mounts.read_text(errors="replace").splitlines()
