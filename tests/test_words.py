@@ -30,6 +30,7 @@ FOLDERS = (
     "sweep/doctor",
     "sweep/errors.py",
     "sweep/executors",
+    "sweep/run",
     "sweep/statistics",
     "sweep/study",
     "sweep/tracking",

@@ -33,7 +33,7 @@ from sweep.executors.resources import ResourceClasses
 from sweep.run import notifications
 from sweep.run.alike import failed_alike
 from sweep.run.budget import BEGUN, stored_budget
-from sweep.run.events import OnEvent, of_driver, of_storage
+from sweep.run.events import OnEvent, driver_event, storage_event
 from sweep.run.forget_failed import (
     forget_failed,
     refuse_other_code,
@@ -216,7 +216,7 @@ def supervise(
                 return code
             if code == 2 and starts == 1:  # later: data or storage are away
                 what = "was refused: its job's log says why"
-                on_event(of_driver(name, what, objects.root))
+                on_event(driver_event(name, what, objects.root))
                 return code
             if terminated or _is_stop_requested(objects, name, known):
                 return code
@@ -229,11 +229,11 @@ def supervise(
                 what = f"died {DRIVER_DEATHS} times without progress and is not started again"
                 again = advice.resume(name, objects.root)
                 _say(f"the driver of {name} {what}. See above why; then `{again}` continues.")
-                on_event(of_driver(name, what, objects.root))
+                on_event(driver_event(name, what, objects.root))
                 return code
             _say(f"the driver of {name} ended with exit code {code} and is started again.")
             time.sleep(waits_s[min(deaths, len(waits_s)) - 1])
-            _await_storage(objects, terminated, look_s, lambda e: on_event(of_storage(name, e)))
+            _await_storage(objects, terminated, look_s, lambda e: on_event(storage_event(name, e)))
             if terminated:
                 return code
 

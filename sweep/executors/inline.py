@@ -18,7 +18,7 @@ def train_inline(coordinator: Coordinator, *, most: int = 1) -> None:
         coordinator: hands out arms.
         most: so many arms may be trained together.
     """
-    while (arms := next_group(coordinator, most=most)) or coordinator.looks_for_ended:
+    while (arms := next_group(coordinator, most=most)) or coordinator.awaits_records:
         if not arms:
             time.sleep(RECORD_LOOK_S)
             continue
@@ -45,6 +45,6 @@ def _train(coordinator: Coordinator, arms: list[Arm]) -> None:
                 break
             records = group.advance()
     except StoreError as error:
-        coordinator.store_trouble(str(error))
+        coordinator.stop_on_trouble(str(error))
     for signature in left:
         coordinator.unfinished(signature)

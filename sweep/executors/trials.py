@@ -73,7 +73,7 @@ class LiveTrials:
     def assign(self, trial: str) -> LiveTrial | None:
         """The next arms, for this trial; None when there are none now, or no place for them."""
         coordinator = self.coordinator
-        coordinator.look_for_ended()
+        coordinator.settle_ended()
         free = self._places() - self._used()
         if free <= ROUNDING:
             return None
@@ -85,7 +85,7 @@ class LiveTrials:
         except StoreError as error:
             for arm in arms:
                 coordinator.unfinished(arm.signature)
-            coordinator.store_trouble(str(error))
+            coordinator.stop_on_trouble(str(error))
             return None
         for arm in arms:
             live = coordinator.live[arm.signature]
@@ -97,7 +97,7 @@ class LiveTrials:
         """True if a trial that waits for a worker is to end without one."""
         assigned = self.assigned.get(trial)
         arms = [] if assigned is None else assigned.arms
-        return all(self.coordinator.takes_back(arm.signature) for arm in arms)
+        return all(self.coordinator.is_withdrawn(arm.signature) for arm in arms)
 
     def reported(self, trial: str, arms: Sequence[ArmResult], host: str) -> None:
         """Handle a trial's reports; finished arms are settled, the others keep training."""
@@ -222,7 +222,7 @@ class LiveTrials:
             held_s = 0.0 if live is None else time.monotonic() - live.since
             self._store_failure(assigned.arms[0], what, held_s)
         except StoreError as error:
-            self.coordinator.store_trouble(str(error))
+            self.coordinator.stop_on_trouble(str(error))
 
     def _store_failure(self, arm: Arm, what: str, held_s: float) -> None:
         """Store that the arm failed; one that never reported had its place for ``held_s``."""
@@ -244,7 +244,7 @@ class LiveTrials:
 
     def _places(self) -> int:
         plan, live = self.coordinator.plan, round(self._used())
-        left = max(live, self.coordinator.spending.most(plan.arms_total) - plan.arms_done)
+        left = max(live, self.coordinator.spending.limit_arms(plan.arms_total) - plan.arms_done)
         training = [h for t, h in self.assigned.items() if t in self._training]
         places = self._capacity.places(
             # A sweep that stops still says what it holds, and asks for no more machines.

@@ -219,7 +219,7 @@ class _PlanSearcher(_WithoutState, Searcher):
             processes=assigned.kind.processes,
             tolerance=self._coordinator.definition.space.tolerance,
             avoid=_without(self._live.lost_gpus),
-            codes=self._coordinator.codes.wanted([arm.config for arm in assigned.arms]),
+            codes=self._coordinator.codes.required_codes([arm.config for arm in assigned.arms]),
         )
 
     def on_trial_result(self, trial_id: str, result: dict[str, Json]) -> None:
@@ -259,7 +259,7 @@ class _PlanSearcher(_WithoutState, Searcher):
             self._live.lost_gpu(signature, result[trial.NODE], str(problem))
         elif result.get(trial.STORE_PROBLEM):
             coordinator.unfinished(signature)
-            coordinator.store_trouble(str(problem), "a worker cannot train")
+            coordinator.stop_on_trouble(str(problem), "a worker cannot train")
         elif problem:
             coordinator.unfinished(signature, str(problem) if is_first else "")
         elif coordinator.stopping:

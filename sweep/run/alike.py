@@ -26,40 +26,40 @@ _VARYING = re.compile(
 
 
 def kind_of(reason: str) -> str:
-    """The reason of a failure without its numbers, paths and hashes.
+    """Strip a failure's reason of its numbers, paths and hashes.
 
     >>> kind_of("RuntimeError: shape '[4, 10]' is invalid (in forward, line 31)")
     "RuntimeError: shape '[#, #]' is invalid (in forward, line #)"
     >>> kind_of("no file /data/clip_01.avi of arm 3f9a01c2d4e5f607: 2.5e-3 GB")
     'no file / of arm #: # GB'
     """
-    return _VARYING.sub(lambda found: "/" if found["path"] else "#", reason)
+    return _VARYING.sub(lambda match: "/" if match["path"] else "#", reason)
 
 
 class FirstFailures:
     """Failures of arms in one run of a driver, while no arm of the sweep has come to a result."""
 
     def __init__(self) -> None:
-        """No arm has ended."""
-        self._arms: dict[str, list[Arm]] = {}  # by kind
-        self._reported: set[str] = set()  # arms that have not failed since
+        """Start without any arm."""
+        self._arms: dict[str, list[Arm]] = {}  # by kind of failure
+        self._reported: set[str] = set()  # arms that reported and have not failed since
         self._has_result = False
-        self.alike: list[str] = []  # those that end the run
-        self.why = ""  # the run ends, once it has
+        self._alike: tuple[str, ...] = ()  # how problems begin of the arms that end the run
+        self.why = ""  # why the run is to end, once it is
 
-    def known(self, signature: str, status: Status) -> None:
-        """An arm has ended so, in this run or before."""
+    def note_end(self, signature: str, status: Status) -> None:
+        """Note how an arm has ended, in this run or before."""
         self._reported.discard(signature)
         self._has_result |= status not in ("running", "failed")
 
-    def reported(self, signature: str) -> None:
-        """An arm has come to a report in this run."""
+    def note_report(self, signature: str) -> None:
+        """Note that an arm has reported in this run."""
         self._reported.add(signature)
 
-    def failed(self, arm: Arm, reason: str) -> str:
-        """An arm has failed in this run; why the run is to end, where ARMS_ALIKE of them have.
+    def note_failure(self, arm: Arm, reason: str) -> str:
+        """Note a failure in this run; return, once, why the run is to end, or '' where it goes on.
 
-        Else ''. It is said once.
+        It is to end when ARMS_ALIKE arms have failed alike.
         """
         self._reported.discard(arm.signature)
         if self._has_result or self.why:
@@ -68,27 +68,28 @@ class FirstFailures:
         arms.append(arm)
         if len(arms) < ARMS_ALIKE or self._reported:
             return ""
-        self.alike = [one.signature for one in arms]
+        self._alike = tuple(f"arm {one.signature} is not finished: " for one in arms)
         is_one = {one.setting for one in arms} == {arm.setting}
-        of = f" (all of them of {arm.setting})" if is_one else ""
-        self.why = f"the first {len(arms)} arms failed alike{of}, and none has finished: {reason}"
+        where = f" (all of them of {arm.setting})" if is_one else ""
+        self.why = (
+            f"the first {len(arms)} arms failed alike{where}, and none has finished: {reason}"
+        )
         self.why += "." * (not reason.endswith("."))
         return self.why
 
-    def told(self, problems: Sequence[str]) -> list[str]:
-        """Problems of the run, why it ends first, without what that says of single arms."""
-        said = tuple(f"arm {signature} is not finished: " for signature in self.alike)
-        others = [problem for problem in problems if not problem.startswith(said)]
+    def summarize(self, problems: Sequence[str]) -> list[str]:
+        """Put why the run ends in the place of its problems with single arms that failed alike."""
+        others = [problem for problem in problems if not problem.startswith(self._alike)]
         return [f"{self.why} Mend that first: a resume trains these arms again.", *others]
 
 
 def put_failed_alike(objects: ObjectStore, sweep: str, why: str) -> None:
-    """Store why a run has ended, and that it was now."""
+    """Store why a run has ended, and the time."""
     objects.put_json(_name(sweep), {"why": why, "ended_s": time.time()})
 
 
 def failed_alike(objects: ObjectStore, sweep: str, *, since_s: float = 0.0) -> str:
-    """Why the last run ended, where its first arms failed alike; else ''.
+    """Reason why the last run ended, where its first arms failed alike; else ''.
 
     Args:
         objects: the storage root.
@@ -100,7 +101,7 @@ def failed_alike(objects: ObjectStore, sweep: str, *, since_s: float = 0.0) -> s
 
 
 def drop_failed_alike(objects: ObjectStore, sweep: str) -> None:
-    """A run begins."""
+    """Forget why the last run ended, as the next one begins."""
     objects.delete(_name(sweep))
 
 

@@ -13,7 +13,6 @@ import math
 import os
 import time
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 from search_spaces.space import SearchSpace
@@ -29,7 +28,7 @@ from sweep.cost.spent import (
 from sweep.results.sweep_view import SweepView
 from sweep.study.arms import LiveArm
 from sweep.study.definition import Definition, folder
-from trainables.errors import InvalidValue, Misuse, StoreError
+from trainables.errors import InvalidValue, Misuse
 from trainables.plain import Json, Plain
 from trainables.records.arm_record import ArmRecord
 from trainables.records.arms import ArmStore
@@ -63,22 +62,22 @@ class Budget:
 
     @property
     def limits(self) -> dict[str, float]:
-        """Those that are given."""
+        """The limits that are given, by field."""
         return {name: getattr(self, name) for name in LIMITS if getattr(self, name) is not None}
 
     def __bool__(self) -> bool:
-        """Whether there is a limit."""
+        """True when there is a limit."""
         return bool(self.limits)
 
     @property
     def options(self) -> tuple[str, ...]:
-        """The words of a command line that ask for it."""
-        return tuple(word for name in self.limits for word in self.said(name).split())
+        """Words of a command line that set these limits."""
+        return tuple(word for name in self.limits for word in self.option_text(name).split())
 
-    def said(self, name: str) -> str:
-        """A limit as a command line asks for it.
+    def option_text(self, name: str) -> str:
+        """The option of a command line that sets this limit.
 
-        >>> Budget(max_gpu_hours=2.0).said("max_gpu_hours")
+        >>> Budget(max_gpu_hours=2.0).option_text("max_gpu_hours")
         '--max-gpu-hours 2'
         """
         return f"--{name.replace('_', '-')} {str(getattr(self, name)).removesuffix('.0')}"
@@ -88,7 +87,7 @@ class Budget:
         runs = (space.run(setting, {}, seed=space.search_seeds[0]) for setting in space.settings)
         if self.max_gpu_hours is not None and not any(run.device == "cuda" for run in runs):
             raise Misuse(
-                f"{self.said('max_gpu_hours')} is for arms on a GPU, and these train "
+                f"{self.option_text('max_gpu_hours')} is for arms on a GPU, and these train "
                 "with device 'cpu'. Give --max-hours or --max-arms, or --set device=cuda."
             )
 
@@ -97,27 +96,18 @@ NO_LIMIT = Budget()
 
 
 class Spending:
-    """What a sweep spends in one run of a driver."""
+    """Hours of a sweep's arms beside its budget, in one run of a driver."""
 
     def __init__(
-        self,
-        objects: ObjectStore,
-        definition: Definition,
-        budget: Budget = NO_LIMIT,
+        self, objects: ObjectStore, definition: Definition, budget: Budget = NO_LIMIT
     ) -> None:
-        """Nothing is read before ``start``.
-
-        Args:
-            objects: the storage root.
-            definition: the sweep.
-            budget: what it may spend.
-        """
+        """Build without reading; ``start`` does."""
         self.budget = budget
         self._objects, self._name, self._space = objects, definition.name, definition.space
         self.spent = Spent()
 
     def start(self) -> None:
-        """Store the budget, and read what is stored of what was spent."""
+        """Store the budget, and read the hours that are stored."""
         put_budget(self._objects, self._name, self.budget)
         self.spent = Spent.stored(self._objects, self._name)
 
@@ -126,37 +116,37 @@ class Spending:
         self.spent.complete(runs, self._space, judged)
         self.spent.put(self._objects, self._name, now=True)
 
-    def most(self, arms: int) -> int:
-        """How many of so many arms may be begun in all."""
+    def limit_arms(self, arms: int) -> int:
+        """The number of these arms that the budget allows."""
         return min(arms, self.budget.max_arms or arms)
 
-    def settled(self, record: ArmRecord, gpus: float | None) -> None:
-        """An arm is final; ``gpus``: of each of its places, None: the usual share."""
+    def add_final(self, record: ArmRecord, gpus: float | None) -> None:
+        """Count a final arm; ``gpus``: the share that each process held, None: the usual one."""
         if gpus is None:
             gpus = gpus_held(record, self._space)
         self.spent.add(record, gpus)
         self.spent.put(self._objects, self._name)
 
-    def reached(self, begun: int, live: Mapping[str, LiveArm]) -> str:
-        """The option that keeps arms from being begun where so many are; '' where none does."""
+    def reached_limit(self, begun: int, live: Mapping[str, LiveArm]) -> str:
+        """The option that is reached once this many arms are begun; '' where none is."""
         is_spent = self.budget.max_arms is not None and begun >= self.budget.max_arms
-        return self.time_reached(live) or (self.budget.said("max_arms") if is_spent else "")
+        arms = self.budget.option_text("max_arms") if is_spent else ""
+        return self.reached_time_limit(live) or arms
 
-    def time_reached(self, live: Mapping[str, LiveArm]) -> str:
-        """The same of hours and GPU-hours, which do not wait for arms that no worker has yet."""
+    def reached_time_limit(self, live: Mapping[str, LiveArm]) -> str:
+        """The option of hours or GPU-hours that is reached, however few arms are begun."""
         hours, gpu_hours = self.budget.max_hours, self.budget.max_gpu_hours
         if hours is not None and time.time() >= self.budget.begun_s + hours * HOUR_S:
-            return self.budget.said("max_hours")
+            return self.budget.option_text("max_hours")
         if gpu_hours is not None:
             now = sum(arm.gpus * arm.held_s for arm in list(live.values()))
             if self.spent.all.gpu_seconds + now >= gpu_hours * HOUR_S:
-                return self.budget.said("max_gpu_hours")
+                return self.budget.option_text("max_gpu_hours")
         return ""
 
     def close(self) -> None:
-        """Store what is not stored yet."""
-        with suppress(StoreError):  # it follows from the records
-            self.spent.put(self._objects, self._name, now=True)
+        """Store the hours that are not stored yet."""
+        self.spent.put(self._objects, self._name, now=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,14 +172,14 @@ class ArmHours(Plain):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpendingSummary(Plain):
-    """What a sweep may spend, and has spent."""
+    """A sweep's budget, and the hours of its arms."""
 
     budget: LastBudget | None
     spent: ArmHours
 
 
 def spending_of(objects: ObjectStore, view: SweepView) -> SpendingSummary:
-    """The last run's budget, and hours of the sweep's arms."""
+    """Sum up the last run's budget, and the hours of the sweep's arms."""
     space, arms = view.definition.space, view.arms.values()
     spent = Spent.stored(objects, view.definition.name)
     final = [arm.signature for arm in arms if arm.is_final]
@@ -202,9 +192,9 @@ def spending_of(objects: ObjectStore, view: SweepView) -> SpendingSummary:
     estimate = stored_estimate(objects, view.definition.name)
     estimated_s = estimated_seconds(estimate, kinds) if kinds else None
     budget, reached = stored_budget(objects, view.definition.name)
-    limits = {name: budget.limits.get(name) for name in LIMITS}
+    limits = {name: getattr(budget, name) for name in LIMITS}
     return SpendingSummary(
-        budget=LastBudget.from_json({**limits, "reached": reached or None}) if budget else None,
+        budget=LastBudget(**limits, reached=reached or None) if budget else None,
         spent=ArmHours(
             arms=len(final),
             arm_hours=held.seconds / HOUR_S,
@@ -216,7 +206,7 @@ def spending_of(objects: ObjectStore, view: SweepView) -> SpendingSummary:
 
 
 def took_text(spent: ArmHours) -> str:
-    """What a sweep's arms took, and final ones beside their estimate."""
+    """Text on the hours of a sweep's arms, those of final ones beside their estimate."""
     held = Held(spent.arms, HOUR_S * spent.arm_hours, HOUR_S * spent.gpu_hours)
     text = f"its arms took {held_text(held)}"
     if spent.times_the_estimate is None or spent.estimated_arm_hours is None:
@@ -240,7 +230,7 @@ def stored_budget(objects: ObjectStore, sweep: str, *, since_s: float = 0.0) -> 
     Args:
         objects: the storage root.
         sweep: its name.
-        since_s: what was reached before, in seconds since 1970, does not count.
+        since_s: an option that was reached before, in seconds since 1970, does not count.
     """
     stored = objects.get_derived(_name(sweep), _from_json)
     budget, reached, put_s = stored or (NO_LIMIT, "", 0.0)

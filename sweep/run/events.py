@@ -38,6 +38,7 @@ class Event:
     sweep: str
     text: str  # one or a few lines for people
     details: Mapping[str, Json] = field(default_factory=dict)  # the same for programs
+    may_resume: bool = False  # a failure after which a supervisor may start the driver again
 
     def __post_init__(self) -> None:
         """Keep the text short."""
@@ -62,7 +63,7 @@ class Observer:
     on_event: OnEvent = _ignore  # news for somebody who does not look; may come from a thread
 
     def guarded(self, problems: list[str]) -> Observer:
-        """The same, which never raises: errors join the problems."""
+        """The same, which raises nothing: errors join the problems."""
         guards = {f.name: partial(_call, problems, getattr(self, f.name)) for f in fields(self)}
         return Observer(**guards)
 
@@ -80,8 +81,8 @@ def _call(problems: list[str], listener: Callable[..., None], *args: object) -> 
             problems.append(problem)
 
 
-def of_first_winner(sweep: str, setting: str, outcome: ProposalOutcome) -> Event:
-    """The first proposal of the sweep that is a winner (``sweep/study/selection.py``)."""
+def first_winner_event(sweep: str, setting: str, outcome: ProposalOutcome) -> Event:
+    """News of the sweep's first proposal that can win (``sweep/study/selection.py``)."""
     return Event(
         "first_winner",
         sweep,
@@ -96,8 +97,8 @@ def of_first_winner(sweep: str, setting: str, outcome: ProposalOutcome) -> Event
     )
 
 
-def of_stalled_arm(sweep: str, signature: str, setting: str, what: str) -> Event:
-    """An arm makes no progress; ``what`` says since when and what is done about it."""
+def stalled_arm_event(sweep: str, signature: str, setting: str, what: str) -> Event:
+    """News of an arm without progress; ``what`` says since when, and what is done about it."""
     return Event(
         "stalled",
         sweep,
@@ -107,7 +108,7 @@ def of_stalled_arm(sweep: str, signature: str, setting: str, what: str) -> Event
 
 
 def ended_event(summary: RunSummary) -> Event | None:
-    """How a run of a driver ended; None where somebody asked it to stop, and so knows."""
+    """News of how a driver's run ended; None where somebody asked it to stop, and so knows."""
     counts = {outcome: count for outcome, count in summary.outcomes.items() if count}
     details = {
         "outcomes": counts,
@@ -119,8 +120,8 @@ def ended_event(summary: RunSummary) -> Event | None:
     arms = f"{summary.arms_done} of {summary.arms_total} arms are final"
     if summary.exit_code == 0:
         shown = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
-        told = summary.budget_line() or f"{summary.sweep} is finished: {arms}; {shown}."
-        return Event("finished", summary.sweep, told, details)
+        text = summary.budget_line() or f"{summary.sweep} is finished: {arms}; {shown}."
+        return Event("finished", summary.sweep, text, details)
     if summary.was_asked_to_stop:
         return None
     first = next(iter((*summary.problems, *summary.retired.values())), summary.stopped)
@@ -130,27 +131,29 @@ def ended_event(summary: RunSummary) -> Event | None:
         summary.sweep,
         f"{summary.sweep} {state}: {arms}. {first} {summary.advice}",
         details,
+        may_resume=not summary.is_done,
     )
 
 
-def of_error(sweep: str, error: BaseException, again: str) -> Event:
-    """A driver ended with an error instead of a summary; ``again`` is what continues it."""
+def error_event(sweep: str, error: BaseException, again: str) -> Event:
+    """News of a driver that ended with an error; the command ``again`` continues the sweep."""
     return Event(
         "failed",
         sweep,
         f"{sweep} ended with an error: {error} `{again}` continues it.",
         {"error": type(error).__name__},
+        may_resume=True,
     )
 
 
-def of_driver(sweep: str, what: str, storage: str) -> Event:
-    """A driver on a cluster is not started again; ``what`` says why."""
+def driver_event(sweep: str, what: str, storage: str) -> Event:
+    """News of a driver on a cluster that is not started again; ``what`` says why."""
     logs, again = advice.command("logs", sweep, storage=storage), advice.resume(sweep, storage)
     text = f"the driver of {sweep} {what}. `{logs}` shows more, `{again}` continues it."
     return Event("failed", sweep, text)
 
 
-def of_storage(sweep: str, error: BaseException) -> Event:
-    """A sweep on a cluster waits until its storage can be written again."""
+def storage_event(sweep: str, error: BaseException) -> Event:
+    """News of a sweep on a cluster that waits until its storage can be written again."""
     text = f"{sweep} waits: {error} Its job continues once it can be written again."
     return Event("stalled", sweep, text)

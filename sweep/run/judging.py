@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from functools import partial
 
-from sweep.run.events import Observer, of_first_winner
+from sweep.run.events import Observer, first_winner_event
 from sweep.run.forget_failed import CodeOfArms
 from sweep.run.searching import Search
 from sweep.study.arms import Arm, RecordReader
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class Judging:
-    """Proposals without an outcome, the arms that they wait for, and files of the judged ones."""
+    """Judging of proposals as their arms end, and the stored files of their outcomes."""
 
     def __init__(
         self,
@@ -31,14 +31,14 @@ class Judging:
         observer: Observer,
         resume_command: str,
     ) -> None:
-        """No proposal is waited for yet.
+        """Start without any proposal.
 
         Args:
             search: holds points and outcomes; a setting that cannot be judged retires there.
             runs: the stored records.
-            codes: which arms count, although other code trained them.
-            observer: told of judged proposals and of the first winner; never raises.
-            resume_command: what trains an arm again whose record is gone.
+            codes: the comparison of codes, which says which arms count.
+            observer: follows judged proposals and the first winner; raises nothing.
+            resume_command: the command that trains an arm again whose record is gone.
         """
         self._search, self._plan, self._codes = search, search.plan, codes
         self._observer, self._resume_command = observer, resume_command
@@ -47,22 +47,27 @@ class Judging:
         self.failed_baselines: dict[str, ArmRecord] = {}
         self._read = RecordReader(runs)
         self._has_winner = False
-        # Of proposals without an outcome: arms and baselines by seed, and what they wait for.
+        # Proposals without an outcome: pairs of signatures by seed, and those that are not final.
         self._open: dict[_Key, tuple[list[tuple[str, str]], set[str]]] = {}
         self._waiting: dict[str, list[_Key]] = {}  # signature -> proposals that wait for it
-        self._beside: dict[str, str] = {}  # unconstrained arms: ``record_key``
+        self._baseline_keys: dict[str, str] = {}  # signature -> ``record_key``
 
-    def believe(
+    def restore(
         self, setting: str, proposal: StoredProposal, arms: list[Arm], final: set[str]
     ) -> ProposalOutcome | None:
-        """A stored verdict that stands: all its arms are final, and none was or is trained anew."""
+        """Restore a stored verdict where all its arms are final, and none was or is trained anew.
+
+        None: there is no verdict, or it does not stand.
+        """
         self._search.points[setting][proposal.number] = proposal.point
         outcome = proposal.verdict_on([arm.signature for arm in arms])
-        beside = tuple(self._beside.get(arm.signature, "") for arm in self._plan.baselines[setting])
+        plain = self._plan.baselines[setting]
+        beside = tuple(self._baseline_keys.get(arm.signature, "") for arm in plain)
         if outcome is None or not (final >= {*outcome.signatures} and outcome.holds_beside(beside)):
             return None
         ends = zip(arms, outcome.arms, strict=True)
-        if not all([self._codes.takes(arm, end) for arm, end in ends]):  # it notes each of them
+        # A list: ``counts`` has to note every arm, also behind one that does not count.
+        if not all([self._codes.counts(arm, end) for arm, end in ends]):
             return None
         self._search.outcomes[setting][outcome.number] = outcome
         self._has_winner |= outcome.can_win
@@ -80,14 +85,14 @@ class Judging:
             self._judge(setting, number)
 
     def keep_baseline(self, record: ArmRecord) -> None:
-        """An unconstrained arm is final: what it came to is kept for all its pairs."""
+        """Keep the final record of an unconstrained arm for all its pairs."""
         self._read.keep(record)
-        self._beside[record.signature] = record_key(record)
+        self._baseline_keys[record.signature] = record_key(record)
         if record.status == "failed":
             self.failed_baselines[record.signature] = record
 
     def settle(self, record: ArmRecord) -> None:
-        """An arm is final: judge the proposals that waited for it alone."""
+        """Judge the proposals that waited for this final arm alone."""
         for setting, number in self._waiting.pop(record.signature, ()):
             _, missing = self._open[setting, number]
             missing.discard(record.signature)
@@ -95,11 +100,11 @@ class Judging:
                 self._judge(setting, number, record)
 
     def _judge(self, setting: str, number: int, last: ArmRecord | None = None) -> None:
-        """All arms of a proposal are final: judge it, and let the search and the store know."""
+        """Judge a proposal whose arms are all final, for the search, the store and the observer."""
         pairs, _ = self._open.pop((setting, number))
         space = self._search.definition.space
         try:
-            read, point = partial(self._final, last), self._search.points[setting][number]
+            read, point = partial(self._read_final, last), self._search.points[setting][number]
             least = space.setting(setting).least_descent
             result = judge_proposal(number, point, pairs, read, space.tolerance, least)
             assert result is not None, "an arm of it is running again"
@@ -115,9 +120,9 @@ class Judging:
         self._observer.on_proposal(setting, result)
         if outcome.can_win and not self._has_winner:
             self._has_winner = True
-            self._observer.on_event(of_first_winner(self._sweep, setting, outcome))
+            self._observer.on_event(first_winner_event(self._sweep, setting, outcome))
 
-    def _final(self, last: ArmRecord | None, signature: str) -> ArmRecord:
+    def _read_final(self, last: ArmRecord | None, signature: str) -> ArmRecord:
         record = last if last and last.signature == signature else self._read(signature)
         if record is None:
             raise StoreError(

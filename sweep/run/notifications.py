@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from urllib.parse import urlsplit
 
-from sweep.run.events import Event, OnEvent, of_error
+from sweep.run.events import Event, OnEvent, error_event
 from sweep.run.signals import KNOWN
 from trainables.errors import Failure, Misuse
 from trainables.plain import Json
@@ -43,10 +43,7 @@ class _Refused(Undelivered):
 
 
 def check_target(target: str) -> str:
-    """The target, if it can be one.
-
-    Raises Misuse for what is neither an address like https://host/path nor a command.
-    """
+    """Return the target; Misuse unless it is an address like https://host/path, or a command."""
     rule = f"Give --notify or {VARIABLE} an address like https://host/path, or a command."
     if not target.strip():
         raise Misuse(f"there is nobody to notify: the target is empty. {rule}")
@@ -66,7 +63,7 @@ def check_target(target: str) -> str:
 
 
 def shown(target: str) -> str:
-    """The target as it may be printed.
+    """The part of the target that may be printed.
 
     >>> shown("https://hooks.example.org/T0/B0/secret"), shown("mail -s secret me")
     ('https://hooks.example.org', 'the command to notify')
@@ -79,7 +76,7 @@ def shown(target: str) -> str:
 
 
 def deliver(target: str, event: Event, *, timeout_s: float = TIMEOUT_S) -> None:
-    """One try. Raises Undelivered."""
+    """Try once to deliver the news. Raises Undelivered."""
     body = json.dumps(
         {
             "event": event.kind,
@@ -96,7 +93,7 @@ def deliver(target: str, event: Event, *, timeout_s: float = TIMEOUT_S) -> None:
 
 
 class Notifier:
-    """A thread that delivers, so that nobody waits for it."""
+    """A thread that delivers news, so that nobody waits for it."""
 
     def __init__(
         self,
@@ -110,8 +107,8 @@ class Notifier:
 
         Args:
             target: a webhook's address, or a command.
-            warn: told of every piece of news that could not be delivered.
-            timeout_s: of one try.
+            warn: called with a text for every piece of news that could not be delivered.
+            timeout_s: seconds of one try.
             waits_s: pauses before the second try, the third, ...
         """
         self._target = target
@@ -122,12 +119,12 @@ class Notifier:
         self._thread = threading.Thread(target=self._deliver_all, name="notify", daemon=True)
         self._thread.start()
 
-    def tell(self, event: Event) -> None:
-        """Have it delivered. Never blocks and never raises."""
+    def send(self, event: Event) -> None:
+        """Queue the news for delivery. Neither blocks nor raises."""
         self._events.put(event)
 
     def close(self, timeout_s: float = END_S) -> None:
-        """Deliver what waits, for at most ``timeout_s``."""
+        """Deliver the news that waits, for at most ``timeout_s``."""
         self._events.put(None)
         self._thread.join(timeout_s)
         if self._thread.is_alive():
@@ -157,29 +154,32 @@ class Notifier:
 def notifying(
     target: str | None, sweep: str, again: str, *, warn: Callable[[str], None]
 ) -> Iterator[OnEvent]:
-    """Yields what to call with news; an error that ends the block is news itself, and is raised.
+    """Yield a callback for news. An error that ends the block is news itself, and raised again.
 
-    ``again`` is the command that continues the sweep after one.
+    Misuse is no news: whoever made the request reads the message. Where a supervisor starts the
+    driver again, failures that are not the end are no news either.
 
-    A request that could not be met (Misuse) is none: whoever made it reads the message. Where a
-    supervisor starts the driver again, failures that are not the end are not told.
+    Args:
+        target: a webhook's address, or a command; None: nobody is notified.
+        sweep: its name.
+        again: the command that continues the sweep after an error.
+        warn: called with a text for news that could not be delivered.
     """
     if target is None:
         yield lambda event: None
         return
     notifier = Notifier(check_target(target), warn=warn)
 
-    def tell(event: Event) -> None:
-        is_end = event.kind != "failed" or bool(event.details.get("is_done"))
-        if is_end or KNOWN not in os.environ:
-            notifier.tell(event)
+    def send(event: Event) -> None:
+        if not (event.may_resume and KNOWN in os.environ):
+            notifier.send(event)
 
     try:
-        yield tell
+        yield send
     except Misuse:
         raise
     except Exception as error:
-        tell(of_error(sweep, error, again))
+        send(error_event(sweep, error, again))
         raise
     finally:
         notifier.close()
@@ -189,7 +189,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
     """A redirected POST would arrive as a GET without its body, and look delivered."""
 
     def redirect_request(self, *args: Json, **kwargs: Json) -> None:
-        """None: the answer is an error."""
+        """Follow none: the answer is an error."""
 
 
 def _post(url: str, body: bytes, timeout_s: float) -> None:
@@ -212,7 +212,7 @@ def _post(url: str, body: bytes, timeout_s: float) -> None:
 
 
 def _run(command: str, body: bytes, timeout_s: float) -> None:
-    """Once, through the shell, as the user wrote it; the news is on standard input alone."""
+    """Run the command once, through the shell, with the news on its standard input alone."""
     try:
         process = subprocess.Popen(
             command,
@@ -236,5 +236,5 @@ def _run(command: str, body: bytes, timeout_s: float) -> None:
 
 
 def is_webhook(target: str) -> bool:
-    """Whether news goes to an address, and not to a command."""
+    """True if the target is an address, and not a command."""
     return target.lower().startswith(("http://", "https://"))

@@ -18,11 +18,9 @@ from sweep.results.status import time_text
 from sweep.run.coordinator import Coordinator
 from sweep.study import advice
 from sweep.study.arms import Arm, LiveArm
-from sweep.study.definition import Definition
 from sweep.study.feasibility import judge
 from sweep.study.selection import counted
 from trainables.records.arm_record import REPORTED_LOSS, REPORTED_MISSING_SHARE, ArmRecord
-from trainables.registry.task_facts import Metric
 
 REFRESH_PER_S = 2.0
 SHOWN_ARMS = 8  # running arms listed; more are counted
@@ -31,33 +29,35 @@ NUMBERS = 70  # characters of the longest line of numbers, and of what stands ar
 
 
 class Display:
-    """Shows nothing; the two real displays extend it."""
+    """A display that shows nothing; the two real ones extend it."""
 
-    def arm_ended(self, arm: Arm, record: ArmRecord) -> None:
-        """An arm of this run is final."""
+    def show_final(self, arm: Arm, record: ArmRecord) -> None:
+        """Show that an arm of this run is final."""
 
     @contextmanager
-    def showing(self, coordinator: Coordinator) -> Iterator[None]:
+    def show(self, coordinator: Coordinator) -> Iterator[None]:
         """Show the sweep while the block runs."""
         yield
 
 
 class PlainDisplay(Display):
-    """One line per finished arm."""
+    """A display of one line per finished arm."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._coordinator: Coordinator | None = None
 
-    def arm_ended(self, arm: Arm, record: ArmRecord) -> None:
+    def show_final(self, arm: Arm, record: ArmRecord) -> None:
         """Print the arm's line."""
         if self._coordinator is not None:
             done, total = self._coordinator.plan.arms_done, self._coordinator.plan.arms_total
-            self._print(f"[{done}/{total}] {described(arm)}: {ended(record)}")
+            what = "unconstrained" if arm.proposal is None else f"proposal {arm.proposal}"
+            name = f"{arm.setting} {what} seed {arm.config.seed}"
+            self._print(f"[{done}/{total}] {name}: {end_text(record)}")
 
     @contextmanager
-    def showing(self, coordinator: Coordinator) -> Iterator[None]:
-        """Print lines while the block runs, and where it stands at its start."""
+    def show(self, coordinator: Coordinator) -> Iterator[None]:
+        """Print the state at the start, and lines while the block runs."""
         self._coordinator = coordinator
         space = coordinator.definition.space
         tried = "listed point" if space.phase == "confirmation" else "proposal"
@@ -71,34 +71,33 @@ class PlainDisplay(Display):
         yield
 
     def _print(self, line: str) -> None:
-        """A log whose disk is full loses lines, and no arms."""
-        with suppress(OSError):
+        with suppress(OSError):  # a log whose disk is full loses lines, and no arms
             self._console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 class LiveDisplay(Display):
-    """Arms done, running, the best of every setting and the time left, in place."""
+    """A live display: arms done, running, the best of every setting, and the time left."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
 
     @contextmanager
-    def showing(self, coordinator: Coordinator) -> Iterator[None]:
+    def show(self, coordinator: Coordinator) -> Iterator[None]:
         """Redraw while the block runs."""
         started, is_over = time.monotonic(), False
 
-        def shown() -> RenderableType:
+        def draw() -> RenderableType:
             elapsed_s = time.monotonic() - started
-            if is_over:  # what stays in the scroll-back is the summary
+            if is_over:  # the summary alone stays in the scroll-back
                 return Group(*_head(coordinator, elapsed_s))
             return view(coordinator, elapsed_s, self._console.height, self._console.width)
 
-        with Live(console=self._console, get_renderable=shown, refresh_per_second=REFRESH_PER_S):
+        with Live(console=self._console, get_renderable=draw, refresh_per_second=REFRESH_PER_S):
             yield
             is_over = True
 
 
-def display_of(definition: Definition, *, enabled: bool = True) -> Display:
+def pick_display(*, enabled: bool) -> Display:
     """The display that suits where the output goes."""
     console = Console()
     if not enabled:
@@ -106,24 +105,18 @@ def display_of(definition: Definition, *, enabled: bool = True) -> Display:
     return LiveDisplay(console) if console.is_terminal else PlainDisplay(console)
 
 
-def described(arm: Arm) -> str:
-    """Which arm this is, in words."""
-    what = "unconstrained" if arm.proposal is None else f"proposal {arm.proposal}"
-    return f"{arm.setting} {what} seed {arm.config.seed}"
-
-
-def ended(record: ArmRecord) -> str:
-    """How an arm ended, with its last numbers."""
+def end_text(record: ArmRecord) -> str:
+    """Text on how an arm ended, with its last numbers."""
     seconds = (record.ended_ms - record.started_ms - record.idle_ms) / 1000
-    text = ", ".join([f"{record.status} in {time_text(seconds)}", *numbers(record)])
+    text = ", ".join([f"{record.status} in {time_text(seconds)}", *_last_numbers(record)])
     return f"{text}; {record.reason}" if record.reason else text
 
 
-def numbers(record: ArmRecord) -> list[str]:
-    """The two numbers worth a glance: held-out loss, and the worst missing share if constrained.
+def _last_numbers(record: ArmRecord) -> list[str]:
+    """Held-out loss, and the worst missing share of a constrained arm.
 
-    Of a finished arm those that tables and verdicts are made of: in the task's unit, over every
-    noise draw. Of others those of the last report, which is of one draw and says so.
+    A finished arm has those of tables and verdicts: in the task's unit, over every noise draw.
+    Others have those of the last report, which is over one draw.
     """
     measured, constraint = record.evaluation, record.config.constraint
     if measured is not None:
@@ -141,7 +134,7 @@ def _glance(loss: float | None, missing_share: float | None) -> list[str]:
 
 
 def seconds_left(coordinator: Coordinator) -> float | None:
-    """Estimate from the arms that ended in this run; None before the first one did."""
+    """Estimate the time left from the arms that ended in this run; None before the first."""
     durations, live = coordinator.durations, list(coordinator.live.values())
     if not durations:
         return None
@@ -155,7 +148,7 @@ def seconds_left(coordinator: Coordinator) -> float | None:
 def view(
     coordinator: Coordinator, elapsed_s: float, height: int = 25, width: int = 80
 ) -> RenderableType:
-    """The live view as it is right now: a line for each thing, however narrow the terminal is.
+    """Draw the live view: a line for each thing, however narrow the terminal is.
 
     The sweep as a whole comes first, and of its settings as many as the terminal has lines for.
     """
@@ -163,10 +156,9 @@ def view(
     names = names_within(settings, width - NUMBERS)
     parts = _head(coordinator, elapsed_s)
     live = list(coordinator.live.values())
-    room = max(map(len, names.values())) + NUMBERS + BAR + 2 <= width
-    parts += (
-        [_running(live, names, with_bars=room)] if live else []
-    )  # a table without rows is an empty line
+    has_room = max(map(len, names.values())) + NUMBERS + BAR + 2 <= width
+    if live:  # a table without rows would be an empty line
+        parts.append(_running(live, names, with_bars=has_room))
     retired = [
         f"{names[s]}: its search ended: {why}" for s, why in coordinator.search.retired.items()
     ]
@@ -185,7 +177,7 @@ def view(
 
 
 def _head(coordinator: Coordinator, elapsed_s: float) -> list[RenderableType]:
-    """What the whole sweep has come to, and what its numbers mean; it stays when the view ends."""
+    """State of the sweep, and a legend of its numbers; these lines stay when the view ends."""
     plan = coordinator.plan
     left = seconds_left(coordinator)
     remaining = "" if left is None else f", about {time_text(left)} left"
@@ -196,9 +188,8 @@ def _head(coordinator: Coordinator, elapsed_s: float) -> list[RenderableType]:
     bar.add_row(ProgressBar(total=max(plan.arms_total, 1), completed=plan.arms_done))
     lower = "objective: lower is better"
     winners = sum(coordinator.best(setting) is not None for setting in settings)
-    every = [o for of in list(coordinator.outcomes.values()) for o in list(of.values())]
-    counts = {name: count for name, count in counted(every).items() if count}
-    proposals = ", ".join(f"{n} {name}" for name, n in counts.items()) or "none judged yet"
+    counts = counted(coordinator.search.judged)
+    proposals = ", ".join(f"{n} {name}" for name, n in counts.items() if n) or "none judged yet"
     return [
         _line(f"{coordinator.definition.name}: {done}", style="bold"),
         bar,
@@ -212,12 +203,8 @@ def _line(text: str, style: str = "") -> Text:
     return Text(text, style=style, no_wrap=True, overflow="ellipsis")
 
 
-def _lines() -> Table:
-    return Table.grid(padding=(0, 2))
-
-
 def _running(live: list[LiveArm], names: Mapping[str, str], *, with_bars: bool) -> Table:
-    table = _lines()
+    table = Table.grid(padding=(0, 2))
     for arm in live[:SHOWN_ARMS]:
         config = arm.arm.config
         which = "plain" if arm.arm.proposal is None else f"p{arm.arm.proposal}"
@@ -238,7 +225,7 @@ def _running(live: list[LiveArm], names: Mapping[str, str], *, with_bars: bool) 
 
 def _best(coordinator: Coordinator, names: Mapping[str, str], *, most: int) -> Table:
     """The best of each setting; of more than ``most`` those that have something judged."""
-    table = _lines()
+    table = Table.grid(padding=(0, 2))
     settings = [setting.name for setting in coordinator.definition.space.settings]
     shown = settings
     if len(settings) > most:
@@ -254,16 +241,12 @@ def _best_of(coordinator: Coordinator, setting: str) -> str:
     best = coordinator.best(setting)
     if best is not None:
         metric = coordinator.definition.space.base.facts.metric
+        gain = "" if math.isnan(best.gain) else f"{metric.label} gain {best.gain:+.3f}; "
         return (
-            f"p{best.number}: {_against_plain(best.gain, metric)}"
-            f"miss {best.worst_missing_share:+.2f}, objective {best.objective:.3f}"
+            f"p{best.number}: {gain}miss {best.worst_missing_share:+.2f}, "
+            f"objective {best.objective:.3f}"
         )
     outcomes = list(coordinator.outcomes.get(setting, {}).values())
     shares = [o.worst_missing_share for o in outcomes if not math.isnan(o.worst_missing_share)]
     closest = f"; closest miss {min(shares):+.2f}" if shares else ""
     return f"no winner yet{closest}"
-
-
-def _against_plain(gain: float, metric: Metric) -> str:
-    """The gain over plain training; '' without one."""
-    return "" if math.isnan(gain) else f"{metric.label} gain {gain:+.3f}; "

@@ -32,7 +32,7 @@ Records = Mapping[str, ArmRecord]  # by signature
 def before_of_cell(objects: ObjectStore, cell: FoundCell) -> Records:
     """The stored records of a cell's arms; Misuse where one has not ended."""
     store = ArmStore(objects)
-    found: dict[str, ArmRecord] = {}
+    records: dict[str, ArmRecord] = {}
     for arm in cell.named:
         record = store.record(arm.signature)
         if record is None or not record.is_final:
@@ -41,37 +41,37 @@ def before_of_cell(objects: ObjectStore, cell: FoundCell) -> Records:
                 f"({arm.signature}) has not ended, so there is nothing to compare with. "
                 "`sweep status` shows how far the sweep is."
             )
-        found[arm.signature] = record
-    return found
+        records[arm.signature] = record
+    return records
 
 
 def reproduced_cell(
     objects: ObjectStore, cell: FoundCell, before: Records, executor: Executor
 ) -> Reproduction:
-    """Train the arms of a cell again, and what came of it.
+    """Train the arms of a cell again and compare.
 
     Args:
         objects: the storage root; only a scratch store below it is written.
         cell: what to train.
-        before: as ``before_of_cell`` found it.
+        before: its records, from ``before_of_cell``.
         executor: as for ``run_sweep``.
     """
     store = ArmStore(objects)
     beside = (store.record(arm.signature) for arm in cell.beside)
     final = [record for record in beside if record is not None and record.is_final]
-    return _reproduced(objects, cell.definition, cell.named, before, final, executor)
+    return _reproduce(objects, cell.definition, cell.named, before, final, executor)
 
 
 def reproduced(
     objects: ObjectStore, definition: Definition, exported: Expected | None, executor: Executor
 ) -> Reproduction:
-    """Train every arm of a definition again, and what came of it.
+    """Train every arm of a definition again and compare.
 
-    What was not compared is never the same: with an export every arm that it expects is compared,
-    else every arm is compared with its stored record.
+    An arm that cannot be compared never counts as the same: with an export every arm that it
+    expects is compared, else every arm with its stored record.
 
     Args:
-        objects: the storage root; its records are what is compared with where nothing was exported.
+        objects: the storage root; without an export its records are compared with.
         definition: what to train.
         exported: what an exported configuration expects, or None.
         executor: as for ``run_sweep``.
@@ -79,7 +79,7 @@ def reproduced(
     first = definition.space.settings[0].name
     if exported is not None:
         before = _before_of_export(definition, exported)
-    elif any(_stored(objects, baselines(definition, first))):
+    elif any(_stored_finals(objects, baselines(definition, first))):
         before = None
     else:
         raise Misuse(
@@ -87,16 +87,13 @@ def reproduced(
             "to compare with. Run it without --reproduce first, or give the --storage it was run "
             "in."
         )
-    return _reproduced(objects, definition, None, before, (), executor)
+    return _reproduce(objects, definition, None, before, (), executor)
 
 
 def _before_of_export(definition: Definition, exported: Expected) -> Records:
-    """What was exported, as records; Failure unless this would train these very arms."""
+    """Records that an export holds; Failure unless the definition trains these very arms."""
     here = _check_expected(definition, exported)
-    return {
-        signature: _exported_record(here[signature], plain)
-        for signature, plain in exported.arms.items()
-    }
+    return {s: _exported_record(here[s], plain) for s, plain in exported.arms.items()}
 
 
 def _exported_record(arm: Arm, plain: Mapping[str, Json]) -> ArmRecord:
@@ -113,7 +110,7 @@ def _exported_record(arm: Arm, plain: Mapping[str, Json]) -> ArmRecord:
 
 
 def _check_expected(definition: Definition, exported: Expected) -> dict[str, Arm]:
-    """Before anything is trained: Failure unless this trains the very arms that were exported."""
+    """Arms of the definition, by signature; Failure unless those are the exported ones."""
     if exported.training_version != TRAINING_VERSION:
         raise Failure(
             f"the configuration was exported with training version {exported.training_version}, "
@@ -139,14 +136,13 @@ def _check_expected(definition: Definition, exported: Expected) -> dict[str, Arm
     return here
 
 
-def _stored(objects: ObjectStore, arms: Iterable[Arm]) -> dict[str, ArmRecord]:
+def _stored_finals(objects: ObjectStore, arms: Iterable[Arm]) -> dict[str, ArmRecord]:
     """The final records of arms."""
-    store = ArmStore(objects)
-    found = {arm.signature: store.record(arm.signature) for arm in arms}
-    return {s: record for s, record in found.items() if record is not None and record.is_final}
+    records = map(ArmStore(objects).record, (arm.signature for arm in arms))
+    return {r.signature: r for r in records if r is not None and r.is_final}
 
 
-def _reproduced(
+def _reproduce(
     objects: ObjectStore,
     definition: Definition,
     arms: Sequence[Arm] | None,
@@ -154,9 +150,15 @@ def _reproduced(
     beside: Sequence[ArmRecord],
     executor: Executor,
 ) -> Reproduction:
-    """Train in a scratch store, which goes again where the numbers are the same.
+    """Train in a scratch store, which is deleted again where the numbers are the same.
 
-    ``arms``: what is compared; None: all. ``before``: None: what is stored of them.
+    Args:
+        objects: the storage root.
+        definition: what to train.
+        arms: the arms to compare; None: all.
+        before: the records to compare with; None: the stored ones.
+        beside: final records to take over, so that their arms are not trained again.
+        executor: as for ``run_sweep``.
     """
     objects.check_writable()
     folder = f"scratch/{definition.name}-{uuid.uuid4().hex[:8]}"
@@ -164,11 +166,11 @@ def _reproduced(
     compared: Reproduction | None = None
     try:
         for record in beside:
-            ArmStore(scratch).put_record(record)  # final: not trained again
-        trained, now = _trained(scratch, definition, executor)
+            ArmStore(scratch).put_record(record)
+        trained, now = _train_all(scratch, definition, executor)
         arms = trained if arms is None else arms
-        before = _stored(objects, arms) if before is None else before
-        compared = _compared(definition, arms, before, now)
+        before = _stored_finals(objects, arms) if before is None else before
+        compared = _compare(definition, arms, before, now)
     finally:
         if compared is None or compared.verdict != "differs":
             objects.delete_folder(folder)
@@ -177,28 +179,28 @@ def _reproduced(
     return replace(compared, records=scratch.root if compared.verdict == "differs" else None)
 
 
-def _trained(
+def _train_all(
     scratch: ObjectStore, definition: Definition, executor: Executor
 ) -> tuple[list[Arm], Records]:
-    """Every arm of the definition and their records, trained in a place of their own."""
+    """Train all arms of the definition in a place of their own; the arms and their records."""
     put_definition(scratch, definition)
     summary = run_sweep(scratch, definition, executor, accept_code=True)
     if not summary.is_done:
         why = "; ".join((*summary.problems, *summary.retired.values(), summary.stopped))
         raise Failure(f"the arms were not trained to their end, so nothing is compared: {why}.")
     arms = list(stored_arms(scratch, definition))
-    return arms, _stored(scratch, arms)
+    return arms, _stored_finals(scratch, arms)
 
 
-def _compared(
+def _compare(
     definition: Definition, arms: Sequence[Arm], before: Records, now: Records
 ) -> Reproduction:
-    """Every arm, and the numbers of every cell; Failure when one had nothing to compare with."""
+    """Compare every arm, and every cell's numbers; Failure where an arm has no record to match."""
     compared = [arm for arm in arms if arm.signature in before and arm.signature in now]
     cells: dict[tuple[str, int | None], list[Arm]] = {}
     for arm in compared:
         cells.setdefault((arm.setting, arm.proposal), []).append(arm)
-    reproduced = [_cell(definition, of, before, now) for of in cells.values()]
+    reproduced = [_compare_cell(definition, some, before, now) for some in cells.values()]
     verdict = worst([cell.verdict for cell in reproduced]) if reproduced else "identical"
     wanted = before.keys() | {arm.signature for arm in arms}
     if verdict != "differs" and len(compared) < len(wanted):
@@ -215,10 +217,10 @@ def _compared(
     )
 
 
-def _cell(
+def _compare_cell(
     definition: Definition, arms: Sequence[Arm], before: Records, now: Records
 ) -> ReproducedCell:
-    """One arm of a table over its seeds."""
+    """Compare one arm of a table over its seeds."""
     reproduced = [reproduced_arm(arm, before[arm.signature], now[arm.signature]) for arm in arms]
     old, new = ([records[arm.signature] for arm in arms] for records in (before, now))
     constraint = arms[0].config.constraint or _only_constraint(definition, arms[0].setting)
@@ -234,7 +236,7 @@ def _cell(
 
 
 def _only_constraint(definition: Definition, name: str) -> ConstraintConfig | None:
-    """By what a setting's unconstrained arm is judged: the one point's; None: there are more."""
+    """The constraint that judges a setting's unconstrained arm; None where it tries many points."""
     space, setting = definition.space, definition.space.setting(name)
     if space.points_tried(setting) > 1:
         return None

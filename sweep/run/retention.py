@@ -17,14 +17,16 @@ from trainables.records.objects import ObjectStore
 
 
 def keep_winners_weights(objects: ObjectStore, view: SweepView) -> int:
-    """Note a finished sweep's winners and drop the weights of its other arms; how many went.
+    """Note a finished sweep's winners and drop the weights of its other arms; return how many.
 
-    None go while another sweep cannot be read, which may keep any of them: that is told. Raises
-    StoreError when it cannot be done; what the sweep came to is stored all the same.
+    None are dropped, with a note to the user, while another sweep cannot be read: it may keep any
+    of them. Raises StoreError when the store cannot be written; the sweep's results are stored all
+    the same.
     """
     winners = [s.chosen.winner for s in view.settings if s.chosen.winner is not None]
     kept = {pair.constrained.signature for winner in winners for pair in winner.pairs}
     name = view.definition.name
+    # Noted before anything is dropped: another sweep that ends meanwhile reads which arms to keep.
     objects.put_json(_note(name), sorted(kept))
     for other in sweep_names(objects):
         if other == name:
@@ -53,7 +55,7 @@ def keep_winners_weights(objects: ObjectStore, view: SweepView) -> int:
 
 
 def _kept_by(objects: ObjectStore, definition: Definition) -> set[str]:
-    """What a sweep noted, and the arms of its proposals while it is not done."""
+    """Arms that a sweep noted, and all arms of its proposals while it is not done."""
     noted: set[str] | None = objects.get_derived(_note(definition.name), set)
     if noted is not None and all_judged(objects, definition):
         return noted

@@ -1,7 +1,7 @@
 """Run of a sweep from lock to summary: the frame around every executor.
 
-Lock, then read what the store holds, then train, with a display, until everything asked for is
-final or somebody stops it. Running again is resuming.
+Lock, read what the store holds, then train, with a display, until all arms are final or somebody
+stops it. Running again is resuming.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Protocol
 from sweep.run.budget import NO_LIMIT, Budget, Spending, put_budget
 from sweep.run.coordinator import Coordinator
 from sweep.run.events import NOBODY, Observer, ended_event
-from sweep.run.progress import display_of
+from sweep.run.progress import pick_display
 from sweep.run.signals import stop_on_request, stop_on_signals, stop_request
 from sweep.run.summary import RunSummary
-from sweep.run.watching import standstill_watch
+from sweep.run.watching import POLL_STANDSTILL_S, Standstill, polling
 from sweep.study.advice import note, resume
 from sweep.study.definition import Definition, load_definition
 from sweep.study.lock import driver_lock
@@ -28,18 +28,18 @@ from trainables.retries import STORE_PATIENCE_S
 
 
 class Executor(Protocol):
-    """Where arms train, and how many at a time."""
+    """The part of ``sweep/executors/executor.py`` that this module needs and may not import."""
 
     @property
     def where(self) -> str:
-        """Its name."""
+        """Name of the place where arms train."""
 
     @property
     def options(self) -> tuple[str, ...]:
-        """What a command line says for the same, but for the place."""
+        """Options of a command line for the same executor, but for the place."""
 
     def train(self, coordinator: Coordinator, patience_s: float) -> None:
-        """Train what the coordinator hands out until it has no more, or is stopped."""
+        """Train the arms that the coordinator hands out until it has no more, or is stopped."""
 
 
 def run_sweep(
@@ -54,7 +54,7 @@ def run_sweep(
     budget: Budget = NO_LIMIT,
     patience_s: float = STORE_PATIENCE_S,
 ) -> RunSummary:
-    """Train what is missing of a stored sweep and return what it came to.
+    """Train the arms of a stored sweep that are not final, and return how the run ended.
 
     Args:
         objects: the storage root.
@@ -64,7 +64,7 @@ def run_sweep(
         display: show progress: live on a terminal, else one line per arm.
         retry_failed: train failed arms again.
         accept_code: take arms that other code trained as they are; else they are refused.
-        budget: when to begin no more arms.
+        budget: limits after which no more arms are begun.
         patience_s: how long writers wait for a store that cannot be written.
 
     Raises:
@@ -75,13 +75,16 @@ def run_sweep(
     """
     patient = RetryingStore(objects.root, patience_s=patience_s)
     with ExitStack() as stack:
+        # Before the lock: a `sweep stop` that comes while this driver starts is meant for it.
         known = stop_request(patient, definition.name)
+        # The stack closes what follows in the opposite order: whatever watches the coordinator ends
+        # before it is closed, and it stores its last verdicts while the lock is still held.
         beats = stack.enter_context(driver_lock(patient, definition.name))
-        shown = display_of(definition, enabled=display)
+        shown = pick_display(enabled=display)
         coordinator = Coordinator(
             patient,
             definition,
-            observer=replace(observer, on_final=shown.arm_ended),
+            observer=replace(observer, on_final=shown.show_final),
             ask_ahead=executor.where != "inline",
             resume_command=run_again(objects, definition, executor, budget, accept_code),
             spending=Spending(patient, definition, budget),
@@ -91,29 +94,30 @@ def run_sweep(
         beats.watch(lambda: coordinator.waits_for, coordinator.lose_sweep)
         stack.enter_context(stop_on_request(coordinator, known=known))
         coordinator.start(retry_failed=retry_failed)
-        if told := coordinator.codes.told():
-            note(told)
-        stack.enter_context(shown.showing(coordinator))
-        stack.enter_context(standstill_watch(coordinator))
+        if others := coordinator.codes.describe_others():
+            note(others)
+        stack.enter_context(shown.show(coordinator))
+        standstill = Standstill(coordinator)
+        stack.enter_context(polling(standstill.poll, POLL_STANDSTILL_S, "standstill"))
         try:
             with stop_on_signals(coordinator):
                 executor.train(coordinator, patience_s)
         except KeyboardInterrupt:
             coordinator.stop("Ctrl-C")
         except StoreError as error:
-            coordinator.store_trouble(str(error))
+            coordinator.stop_on_trouble(str(error))
         if (reached := coordinator.budget_reached) and not coordinator.stopping:
             try:
                 put_budget(patient, definition.name, budget, reached=reached)
+                # Without the budget: it trains the rest.
                 coordinator.resume_command = run_again(
                     patient, definition, executor, accept_code=accept_code
-                )  # the rest
+                )
             except StoreError as error:
-                coordinator.store_trouble(str(error))
+                coordinator.stop_on_trouble(str(error))
         summary = coordinator.summary()
-        ended = ended_event(summary)
-        if ended is not None:
-            coordinator.tell_news(ended)
+        if (news := ended_event(summary)) is not None:
+            coordinator.announce(news)
         return summary
 
 
@@ -124,7 +128,7 @@ def run_again(
     budget: Budget = NO_LIMIT,
     accept_code: bool = False,
 ) -> str:
-    """The command that continues this run, under this budget, with what is not stored of it."""
+    """Command that continues this run, with this budget and the options that are not stored."""
     stored, now = load_definition(objects, definition.name).space, definition.space
     more = [*executor.options, *budget.options, *["--accept-code"] * accept_code]
     folder = folder_of(now)

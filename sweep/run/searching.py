@@ -19,16 +19,23 @@ from sweep.study.proposals import (
 from sweep.study.sampler import propose
 from trainables.records.objects import ObjectStore
 
-_Question = tuple[SearchSpace, str, int, list[Observation], list[Point]]
+# Arguments of ``propose``.
+_Request = tuple[SearchSpace, str, int, list[Observation], list[Point]]
 
 log = logging.getLogger(__name__)
 
 
 class Search:
-    """Points of a sweep's proposals, and what they came to. An error retires its setting."""
+    """Points and outcomes of a sweep's proposals. An error retires its setting."""
 
     def __init__(self, objects: ObjectStore, plan: Plan, *, ask_ahead: bool) -> None:
-        """Nothing is asked yet; ``ask_ahead``: in a thread, where proposals are slow (GP)."""
+        """Start without any proposal.
+
+        Args:
+            objects: the storage root.
+            plan: takes up new arms, and settings that retire.
+            ask_ahead: prepare the next proposal in a thread, where they are slow (GP).
+        """
         self.objects, self.plan, self.definition = objects, plan, plan.definition
         settings = self.definition.space.settings
         self.points: dict[str, dict[int, Point]] = {s.name: {} for s in settings}
@@ -38,12 +45,17 @@ class Search:
         slow = self.definition.space.sampler == "gp"
         self._thread = ThreadPoolExecutor(1, "search") if ask_ahead and slow else None
 
-    def find(self, ask: Ask) -> list[Arm]:
-        """Arms of the point that is asked for, stored by then; none where its setting retires."""
+    @property
+    def judged(self) -> list[ProposalOutcome]:
+        """Outcomes of all judged proposals; a copy, since threads that read call this, too."""
+        return [o for some in list(self.outcomes.values()) for o in list(some.values())]
+
+    def add_proposal(self, ask: Ask) -> list[Arm]:
+        """Search for the proposal and store it; its arms, or none where its setting retires."""
         setting, number = ask.setting, ask.number
         try:
             ahead = self._ahead.pop((setting, number), None)
-            point = propose(*self._question(ask)) if ahead is None else ahead.result()
+            point = propose(*self._request(ask)) if ahead is None else ahead.result()
             # Built before it is stored: a point that no run accepts must not stay in the store.
             arms = arms_of_proposal(self.definition, setting, number, point)
         except Exception as error:
@@ -58,16 +70,16 @@ class Search:
         return arms
 
     def ask_ahead(self) -> None:
-        """When the next thing is a slow ask, start it now, with what is known now."""
+        """Start the next proposal in the thread, if it is next, with what is known by now."""
         if self._thread is None:
             return
         ask = self.plan.upcoming()
         if ask is None or (ask.setting, ask.number) in self._ahead:
             return
-        self._ahead[ask.setting, ask.number] = self._thread.submit(propose, *self._question(ask))
+        self._ahead[ask.setting, ask.number] = self._thread.submit(propose, *self._request(ask))
 
     def retire(self, setting: str, what: str, error: Exception) -> None:
-        """No more proposals of this setting in this run; ``what`` was tried when it broke."""
+        """End the search of a setting for this run; ``what`` was tried when it broke."""
         self.retired[setting] = f"{what}: {type(error).__name__}: {error}"
         self.plan.retire(setting)
         put_retired(self.objects, self.definition.name, self.retired)
@@ -77,8 +89,8 @@ class Search:
         if self._thread is not None:
             self._thread.shutdown(cancel_futures=True)
 
-    def _question(self, ask: Ask) -> _Question:
+    def _request(self, ask: Ask) -> _Request:
         space, setting = self.definition.space, ask.setting
-        is_free = space.sampler in ORDER_FREE  # nothing is looked at then, and building it costs
+        is_free = space.sampler in ORDER_FREE  # it reads none of them, and building them costs
         known = ([], []) if is_free else known_of(self.points[setting], self.outcomes[setting])
         return space, setting, ask.number, *known

@@ -4,8 +4,7 @@ Each lets running arms go on to their next report, which is checkpointed. A seco
 Who sends SIGTERM or SIGHUP (a batch system, a closed terminal) often sends it twice and soon kills:
 GRACE_S after the first, arms that have not reported end where they are, at their last checkpoint.
 A stop object stays until the next one replaces it, so that whoever started the driver sees why it
-ended; a start passes over the one that is there. Which one that is is told by its name for itself:
-clocks differ.
+ended; a start passes over the one that is there, which it knows by its random name: clocks differ.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from sweep.run.watching import watching
+from sweep.run.watching import polling
 from sweep.study.definition import folder
 from trainables.errors import StoreError, UnreadableObject
 from trainables.records.objects import ObjectStore
@@ -45,7 +44,7 @@ def request_stop(objects: ObjectStore, sweep: str) -> None:
 
 
 def stop_request(objects: ObjectStore, sweep: str) -> str:
-    """Which `sweep stop` was given last; empty: none was."""
+    """The random name of the last `sweep stop`; empty: none was given."""
     try:
         return objects.get_value(_name(sweep), lambda plain: str(plain["request"])) or ""
     except UnreadableObject:
@@ -54,17 +53,17 @@ def stop_request(objects: ObjectStore, sweep: str) -> str:
 
 @contextmanager
 def stop_on_request(coordinator: Coordinator, *, known: str) -> Iterator[None]:
-    """Watch for requests to stop while the block runs.
+    """Stop the coordinator at a `sweep stop`, while the block runs.
 
     Args:
         coordinator: what to stop; it need not have been started.
         known: the request that was there before: it was not meant for this driver.
     """
     sweep = coordinator.definition.name
-    objects = ObjectStore(coordinator.objects.root)  # one that does not wait: the next look will do
+    objects = ObjectStore(coordinator.objects.root)  # one that does not wait: the next poll will do
     known = os.environ.get(KNOWN, known)
 
-    def look() -> bool:
+    def poll_requests() -> bool:
         try:
             request = stop_request(objects, sweep)
         except StoreError:
@@ -74,33 +73,29 @@ def stop_on_request(coordinator: Coordinator, *, known: str) -> Iterator[None]:
             coordinator.stop(f"`sweep stop {sweep}`")
         return is_new
 
-    with watching(look, POLL_S, "stop-watch"):
+    with polling(poll_requests, POLL_S, "stop-watch"):
         yield
 
 
 @contextmanager
 def stop_on_signals(coordinator: Coordinator) -> Iterator[None]:
-    """Ctrl-C, SIGTERM and SIGHUP stop gently; a second Ctrl-C raises KeyboardInterrupt.
+    """Stop gently at Ctrl-C, SIGTERM and SIGHUP; raise KeyboardInterrupt at a second Ctrl-C.
 
-    So do SIGTERM and SIGHUP when the block has not ended GRACE_S after the first of them, and a
-    coordinator that says by when it is to end.
+    KeyboardInterrupt is raised, too, when the block has not ended GRACE_S after the first SIGTERM
+    or SIGHUP, or by ``coordinator.ends_by``.
     """
-    if threading.current_thread() is not threading.main_thread():
+    if threading.current_thread() is not threading.main_thread():  # Python lets no other set them
         yield
         return
     main = threading.get_ident()
     terminals = [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
-    overdue: list[threading.Timer] = []
 
-    def end_now() -> None:
-        coordinator.ends_by = min(coordinator.ends_by, time.monotonic())
-
+    # A handler runs between two steps of the main thread: it sets fields, takes no lock, waits for
+    # nothing. What is to happen later is done by the thread below.
     def handle(number: int, frame: FrameType | None) -> None:
-        _let_go_of_closed(terminals)
-        if number in FROM_OUTSIDE and not overdue:
-            overdue.append(threading.Timer(GRACE_S, end_now))
-            overdue[0].daemon = True
-            overdue[0].start()
+        _redirect_closed(terminals)
+        if number in FROM_OUTSIDE:
+            coordinator.ends_by = min(coordinator.ends_by, time.monotonic() + GRACE_S)
         if coordinator.stopping:
             if number == signal.SIGINT or time.monotonic() > coordinator.ends_by:
                 raise KeyboardInterrupt
@@ -114,30 +109,30 @@ def stop_on_signals(coordinator: Coordinator) -> Iterator[None]:
                 file=sys.stderr,
             )
 
-    # What is ignored from the start, by `nohup` say, stays so.
-    heard = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, handle) for number in heard}
+    # A signal that is ignored from the start, for example by `nohup`, stays ignored.
+    handled = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, handle) for number in handled}
 
-    def look() -> bool:
+    def end_when_late() -> bool:
         is_late = time.monotonic() > coordinator.ends_by
         # Any but Ctrl-C: a shell ignores it in what a script starts with `&`.
-        if is_late and heard:
-            ending = signal.SIGTERM if signal.SIGTERM in heard else heard[0]
-            signal.pthread_kill(main, ending)  # also out of a call that waits
+        if is_late and handled:
+            ending = signal.SIGTERM if signal.SIGTERM in handled else handled[0]
+            # A signal to the main thread interrupts a call that waits; an exception raised here
+            # would end this thread alone.
+            signal.pthread_kill(main, ending)
         return is_late
 
     try:
-        with watching(look, POLL_S, "end-watch"):
+        with polling(end_when_late, POLL_S, "end-watch"):
             yield
     finally:
-        for timer in overdue:
-            timer.cancel()
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-def _let_go_of_closed(terminals: Sequence[int]) -> None:
-    """Write to nowhere what went to a terminal that is gone: every write there would fail."""
+def _redirect_closed(terminals: Sequence[int]) -> None:
+    """Send the output of a terminal that is gone to nowhere: every write there would fail."""
     for descriptor in terminals:
         if not os.isatty(descriptor):
             nowhere = os.open(os.devnull, os.O_WRONLY)

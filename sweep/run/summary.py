@@ -10,10 +10,10 @@ from trainables.records.arm_record import Outcome
 
 @dataclass(frozen=True)
 class RunSummary:
-    """What one run of a driver came to."""
+    """Result of one run of a driver."""
 
     sweep: str
-    outcomes: dict[Outcome, int]  # of proposals
+    outcomes: dict[Outcome, int]  # the number of proposals of each
     arms_done: int
     arms_total: int
     retired: dict[str, str]  # setting -> why its search ended early
@@ -21,7 +21,7 @@ class RunSummary:
     stopped: str  # why it ended before it was done; empty when it was not stopped
     budget: str  # the option of its budget that was reached, with its value; empty: none
     spent: Held  # by the arms that are final
-    was_asked_to_stop: bool  # by somebody, and not by trouble
+    was_asked_to_stop: bool  # by a person or a batch system, and not by trouble
     is_done: bool
     is_urgent: bool  # whoever stopped it kills it within seconds
     resume_command: str  # the command that continues it
@@ -34,14 +34,14 @@ class RunSummary:
 
     @property
     def advice(self) -> str:
-        """What to do next; empty when all is well."""
+        """Advice on what to do next; empty when all is well."""
         return "" if self.exit_code == 0 else f"Continue with `{self.resume_command}`."
 
     def budget_line(self, took: str = "") -> str:
-        """What a budget that was reached came to, and how to go on; empty: none was.
+        """Text on a budget that was reached, and how to go on; empty: none was.
 
         Args:
-            took: what its arms took, where more is to be said of it than here.
+            took: text on what its arms took; empty: their hours alone.
         """
         if self.is_done or self.stopped or not self.budget:
             return ""

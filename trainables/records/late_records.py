@@ -40,7 +40,7 @@ class LateRecords(Generic[T]):
         now = time.monotonic()
         self._expected[signature] = _Expected(key, now, now + RECORD_SEEN_WITHIN_S)
 
-    def come(self) -> Iterator[tuple[T, ArmRecord | None]]:
+    def take_seen(self) -> Iterator[tuple[T, ArmRecord | None]]:
         """Yield records that are seen by now, and None for those that are looked for no longer.
 
         Raises StoreError when one cannot be read; it is expected no longer.

@@ -172,7 +172,7 @@ def test_a_driver_that_is_started_again_asks_nobody_to_resume(
 ) -> None:
     asked = put_definition(objects, definition())
     coordinator = started(objects, asked)
-    coordinator.store_trouble("the disk is full")
+    coordinator.stop_on_trouble("the disk is full")
     if is_supervised:
         monkeypatch.setenv(KNOWN, "0")
     view = load_sweep(objects, "toy")

@@ -382,7 +382,7 @@ def test_arms_are_kept_from_a_lost_gpu_while_another_machine_has_one(
     first = searcher.suggest("t0")
     assert first is not None
     assert first["avoid"] == ""
-    code = live.coordinator.codes.here(live.coordinator.definition.space.base)
+    code = live.coordinator.codes.current_code(live.coordinator.definition.space.base)
     assert first["codes"] == json.dumps([code])  # a worker with another plug-in refuses
     assert first["tolerance"] == 0.3  # as the worker's early signs keep to it
     lost = {GPU_LOST: True, NODE: "a", PROBLEM: "CUDA does not start."}

@@ -170,7 +170,7 @@ def test_hours_are_those_of_one_call_and_arms_that_were_begun_are_not_kept_waiti
     object.__setattr__(budget, "begun_s", budget.begun_s - 1)
     assert coordinator.budget_reached == "--max-hours 1"
     # what no worker has begun is not begun after all; what a worker had is taken up again
-    assert [coordinator.takes_back(a.signature) for a in (begun, waiting)] == [False, True]
+    assert [coordinator.is_withdrawn(a.signature) for a in (begun, waiting)] == [False, True]
     coordinator.lost(waiting.signature)
     assert coordinator.next_arm() is None
     coordinator.lost(begun.signature)

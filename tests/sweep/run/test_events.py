@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from sweep.cluster.supervise import supervise
 from sweep.executors.executor import Executor
 from sweep.run.coordinator import Coordinator
-from sweep.run.events import (
-    Event,
-    Observer,
-    ended_event,
-)
+from sweep.run.events import Event, Observer, ended_event
 from sweep.run.run_sweep import run_sweep
-from sweep.run.watching import Standstill
+from sweep.run.watching import MARGIN_S, Standstill
 from sweep.study.arms import Arm
 from sweep.study.definition import Definition, put_definition
 from tests.support.drivers import tiny
@@ -114,7 +111,7 @@ def test_a_sweep_that_trouble_stopped_failed_and_one_that_was_asked_to_stop_is_n
     assert not asked.summary().is_done
     assert ended_event(asked.summary()) is None
     troubled, _ = train_telling(objects, limit=2)
-    troubled.store_trouble("No space left on device.")
+    troubled.stop_on_trouble("No space left on device.")
     event = ended_event(troubled.summary())
     assert event is not None
     assert event.kind == "failed"
@@ -124,7 +121,7 @@ def test_a_sweep_that_trouble_stopped_failed_and_one_that_was_asked_to_stop_is_n
 
 def test_a_long_problem_makes_no_long_news(objects: ObjectStore) -> None:
     coordinator, _ = train_telling(objects, limit=2)
-    coordinator.store_trouble("x" * 100_000)
+    coordinator.stop_on_trouble("x" * 100_000)
     event = ended_event(coordinator.summary())
     assert event is not None
     assert len(event.text) == 1000
@@ -169,42 +166,48 @@ def test_a_supervisor_tells_when_it_gives_up(
 # --- standing still -------------------------------------------------------------------------------
 
 
+def watched() -> Definition:
+    """A sweep that stands still after 600 s."""
+    space = replace(definition().space, stall_after_s=600 - MARGIN_S)
+    return replace(definition(), space=space)
+
+
 @pytest.fixture
 def running(objects: ObjectStore) -> tuple[Coordinator, list[Event], Standstill]:
     """A sweep with one arm that was handed out, and what looks after it."""
     told: list[Event] = []
-    coordinator = started(objects, definition(), observer=Observer(on_event=told.append))
+    coordinator = started(objects, watched(), observer=Observer(on_event=told.append))
     coordinator.next_arm()
     coordinator.progressed_at = 1000.0
-    return coordinator, told, Standstill(coordinator, after_s=600)
+    return coordinator, told, Standstill(coordinator)
 
 
 def test_a_standstill_is_told_once_and_again_after_progress(
     running: tuple[Coordinator, list[Event], Standstill],
 ) -> None:
     coordinator, told, standstill = running
-    standstill.look(1000 + 599)
+    standstill.poll(1000 + 599)
     assert told == []
-    standstill.look(1000 + 601)
-    standstill.look(1000 + 5000)
+    standstill.poll(1000 + 601)
+    standstill.poll(1000 + 5000)
     (event,) = told
     assert (event.kind, event.details) == ("stalled", {"live_arms": 1, "silent_s": 601})
     assert "for 10 minutes" in event.text
     coordinator.progressed_at = 9000.0
-    standstill.look(9000 + 599)
+    standstill.poll(9000 + 599)
     assert len(told) == 1
-    standstill.look(9000 + 600)
+    standstill.poll(9000 + 600)
     assert len(told) == 2
 
 
 def test_a_sweep_that_no_machine_comes_for_stands_still(objects: ObjectStore) -> None:
     """On a cluster arms are handed out where there is room, so that none may ever be live."""
     told: list[Event] = []
-    coordinator = started(objects, definition(), observer=Observer(on_event=told.append))
-    standstill = Standstill(coordinator, after_s=600)
-    standstill.look(coordinator.progressed_at + 599)
+    coordinator = started(objects, watched(), observer=Observer(on_event=told.append))
+    standstill = Standstill(coordinator)
+    standstill.poll(coordinator.progressed_at + 599)
     assert told == []
-    standstill.look(coordinator.progressed_at + 601)
+    standstill.poll(coordinator.progressed_at + 601)
     (event,) = told
     assert (event.kind, event.details["live_arms"]) == ("stalled", 0)
     assert "no machine has room" in event.text
@@ -223,7 +226,7 @@ def test_reports_and_ends_are_progress_and_a_sweep_that_is_over_stands_not_still
     coordinator.finished(signature)
     assert coordinator.progressed_at >= reported_at
     coordinator.stop("Ctrl-C")
-    standstill.look(1e9)
+    standstill.poll(1e9)
     assert told == []
 
 
@@ -233,9 +236,9 @@ def test_a_sweep_may_be_silent_a_little_longer_than_its_arms(objects: ObjectStor
     coordinator.next_arm()
     patience_s = coordinator.definition.space.stall_after_s
     standstill = Standstill(coordinator)
-    standstill.look(coordinator.progressed_at + patience_s + 1)  # the arm is dealt with now
+    standstill.poll(coordinator.progressed_at + patience_s + 1)  # the arm is dealt with now
     assert told == []
-    standstill.look(coordinator.progressed_at + patience_s + 301)
+    standstill.poll(coordinator.progressed_at + patience_s + 301)
     assert [event.kind for event in told] == ["stalled"]
 
 
@@ -245,7 +248,7 @@ def test_an_arm_that_stalls_and_is_dealt_with_is_no_standstill(
     coordinator, told, standstill = running
     (signature,) = coordinator.live
     coordinator.stalled(signature, "it is started again.")
-    standstill.look(coordinator.progressed_at + 599)
+    standstill.poll(coordinator.progressed_at + 599)
     assert ["started again" in event.text for event in told] == [True]
 
 

@@ -27,7 +27,7 @@ def test_proposals_beside_a_failed_unconstrained_arm_are_judged_again(objects: O
     asked = definition(seeds=(0,), n_settings=2)
     fails = ends_where(lambda a: a.proposal is None and a.setting == "g1", "failed", "disk")
     train(started(objects, asked), fails)
-    assert len(forget_failed(objects, asked)) == 1
+    forget_failed(objects, asked)
     judged = {
         name: {p.outcome is not None for p in of} for name, of in outcomes(objects, asked).items()
     }

@@ -32,7 +32,7 @@ def told(target: str, *event: Event, timeout_s: float = 5.0) -> list[str]:
     warnings: list[str] = []
     notifier = Notifier(target, warn=warnings.append, timeout_s=timeout_s, waits_s=(0.01, 0.01))
     for one in event:
-        notifier.tell(one)
+        notifier.send(one)
     notifier.close(20)
     return warnings
 
@@ -90,7 +90,7 @@ def test_a_webhook_that_hangs_does_not_hold_the_sweep_up(webhook: Webhook) -> No
     webhook.released.clear()
     warnings: list[str] = []
     notifier = Notifier(webhook.url, warn=warnings.append, timeout_s=30)
-    notifier.tell(NEWS)  # returns at once: nothing below could run otherwise
+    notifier.send(NEWS)  # returns at once: nothing below could run otherwise
     notifier.close(timeout_s=0.1)
     assert webhook.got == []
     (warning,) = warnings
@@ -201,8 +201,8 @@ def test_what_a_supervisor_mends_is_no_news_and_what_it_cannot_is(
 ) -> None:
     monkeypatch.setenv(KNOWN, "0")
     with notifying(webhook.url, "mine", "sweep resume mine", warn=pytest.fail) as tell:
-        tell(Event("failed", "mine", "the disk is full.", {"is_done": False}))
-        tell(Event("failed", "mine", "finished, with problems.", {"is_done": True}))
+        tell(Event("failed", "mine", "the disk is full.", may_resume=True))
+        tell(Event("failed", "mine", "finished, with problems."))
         tell(Event("stalled", "mine", "no report."))
     with (
         pytest.raises(Failure),

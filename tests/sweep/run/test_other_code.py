@@ -116,8 +116,8 @@ def test_accepted_arms_are_taken_as_they_are(objects: ObjectStore) -> None:
     refuse_other_code(objects, grown, accept_code=True)
     driver = started(objects, grown, accept_code=True)
     assert [arm.proposal for arm in train(driver, trained_by(None))] == [3, 4]
-    assert "taken as trained: 4 arms of other code (trainables" in driver.codes.told()
-    assert driver.codes.wanted([grown.space.base]) == []  # workers with other code train, too
+    assert "taken as trained: 4 arms of other code (trainables" in driver.codes.describe_others()
+    assert driver.codes.required_codes([grown.space.base]) == []  # others train, too
 
 
 def test_a_driver_wants_of_workers_what_it_has_read_at_its_start(
@@ -127,7 +127,7 @@ def test_a_driver_wants_of_workers_what_it_has_read_at_its_start(
     base = driver.definition.space.base
     here = code_text(training_code(base.task, base.model.name, base.data.name))
     monkeypatch.setattr("trainables.registry.training_code._short", lambda _: "1")
-    assert driver.codes.wanted([base, base]) == [here, here]
+    assert driver.codes.required_codes([base, base]) == [here, here]
 
 
 def test_an_arm_that_another_sweep_put_first_makes_no_silent_pair(objects: ObjectStore) -> None:
@@ -188,7 +188,7 @@ def test_what_failed_with_other_code_is_trained_anew_unasked(
     found = outcomes(objects, asked)["g1"]
     assert "failed" not in {p.outcome.outcome for p in found}
     assert "no unconstrained arm" not in {p.outcome.hindrance for p in found}
-    assert "that had failed with other code" in driver.codes.told()
+    assert "that had failed with other code" in driver.codes.describe_others()
 
 
 def test_a_new_sweep_trains_anew_what_failed_in_another_with_other_code(
@@ -231,7 +231,7 @@ def test_arms_of_before_codes_were_recorded_are_taken_and_said(objects: ObjectSt
     train(started(objects, asked))
     driver = started(objects, asked.extended(n_proposals=4))
     assert len(train(driver, trained_by(None))) == 1
-    assert "trained before records named their code: 4 arms" in driver.codes.told()
+    assert "trained before records named their code: 4 arms" in driver.codes.describe_others()
 
 
 def test_an_arm_that_other_code_began_is_of_other_code(objects: ObjectStore) -> None:
@@ -258,7 +258,7 @@ def test_an_arm_that_unknown_code_began_and_this_one_went_on_with_is_taken(
     refuse_other_code(objects, asked)
     driver = started(objects, asked)
     assert len(train(driver, trained_by(None))) == 2
-    assert "trained before records named their code: 2 arms" in driver.codes.told()
+    assert "trained before records named their code: 2 arms" in driver.codes.describe_others()
     assert driver.summary().is_done
 
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from search_spaces.catalog import setting
 from search_spaces.space import Phase, SearchSpace, Uniform
 from sweep.run.coordinator import Coordinator
-from sweep.run.progress import LiveDisplay, PlainDisplay, ended, view
+from sweep.run.progress import LiveDisplay, PlainDisplay, end_text, view
 from sweep.study.definition import Definition
 from sweep.study.feasibility import judge
 from sweep.study.proposals import ProposalOutcome
@@ -122,21 +122,22 @@ def test_an_ended_arm_is_told_by_the_numbers_of_the_tables(tmp_path: Path) -> No
     judged = judge([record], TINY.constraint)
     assert judged is not None
     last = record.reports[-1]
-    told = ended(record)
+    told = end_text(record)
     assert f"held-out loss {record.evaluation.held_out_losses()[-1]:.3g}, " in told
     assert f"worst missing share {max(judged.held_out):+.2f}" in told
     assert "draw" not in told
     # what a report calls its loss is in the same unit, and of one draw
     unit = record.evaluation.scales.constant_loss
     assert last.scalars[REPORTED_LOSS] == pytest.approx(unit * last.layers["losses"][-1])
-    other = ended(replace(record, evaluation=None, status="stopped", reason="wound up"))
+    other = end_text(replace(record, evaluation=None, status="stopped", reason="wound up"))
     share = last.scalars[REPORTED_MISSING_SHARE]
     assert f"one noise draw: held-out loss {last.scalars[REPORTED_LOSS]:.3g}, " in other
     assert other.endswith(f"worst missing share {share:+.2f}; wound up")
-    assert ended(replace(record, evaluation=None, status="failed", reports=[])).startswith("failed")
+    unreported = replace(record, evaluation=None, status="failed", reports=[])
+    assert end_text(unreported).startswith("failed")
     night = 9 * 3_600_000
     resumed = replace(record, ended_ms=record.ended_ms + night, idle_ms=record.idle_ms + night)
-    assert ended(resumed) == told
+    assert end_text(resumed) == told
 
 
 def test_a_narrow_terminal_cuts_lines_and_wraps_none(coordinator: Coordinator) -> None:
@@ -164,7 +165,7 @@ def test_a_log_begins_with_how_much_there_is_to_do(
     base = replace(coordinator.definition.space.base, early_stop=False)
     space = replace(coordinator.definition.space, phase=phase, base=base)
     coordinator.definition = replace(coordinator.definition, space=space)
-    with PlainDisplay(Console(file=out, width=200)).showing(coordinator):
+    with PlainDisplay(Console(file=out, width=200)).show(coordinator):
         pass
     (line,) = out.getvalue().splitlines()
     assert f": 3 settings, at most {tried} each, {seeds}" in line
@@ -174,7 +175,7 @@ def test_a_log_begins_with_how_much_there_is_to_do(
 def test_when_the_view_ends_the_sweep_as_a_whole_stays(coordinator: Coordinator) -> None:
     out = io.StringIO()
     console = Console(file=out, width=80, height=30, force_terminal=True)
-    with LiveDisplay(console).showing(coordinator):
+    with LiveDisplay(console).show(coordinator):
         pass
     last = out.getvalue().rpartition("a-sweep-with-a-longer-name")[2]
     assert "1 of 3 settings have a winner" in last
