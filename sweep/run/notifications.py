@@ -18,7 +18,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from urllib.parse import urlsplit
 
@@ -75,7 +75,7 @@ def shown(target: str) -> str:
     return f"{parts.scheme}://{parts.hostname}{port}"
 
 
-def deliver(target: str, event: Event, *, timeout_s: float = TIMEOUT_S) -> None:
+def deliver(target: str, event: Event) -> None:
     """Try once to deliver the news. Raises Undelivered."""
     body = json.dumps(
         {
@@ -87,34 +87,17 @@ def deliver(target: str, event: Event, *, timeout_s: float = TIMEOUT_S) -> None:
         }
     ).encode()
     if is_webhook(target):
-        _post(target, body, timeout_s)
+        _post(target, body)
     else:
-        _run(target, body, timeout_s)
+        _run(target, body)
 
 
 class Notifier:
     """A thread that delivers news, so that nobody waits for it."""
 
-    def __init__(
-        self,
-        target: str,
-        *,
-        warn: Callable[[str], None],
-        timeout_s: float = TIMEOUT_S,
-        waits_s: Sequence[float] = NEWS_WAITS_S,
-    ) -> None:
-        """Take a target that ``check_target`` passed, and start the thread.
-
-        Args:
-            target: a webhook's address, or a command.
-            warn: called with a text for every piece of news that could not be delivered.
-            timeout_s: seconds of one try.
-            waits_s: pauses before the second try, the third, ...
-        """
-        self._target = target
-        self._warn = warn
-        self._timeout_s = timeout_s
-        self._waits_s = waits_s
+    def __init__(self, target: str, *, warn: Callable[[str], None]) -> None:
+        """Start the thread; ``warn`` is called with a text for news that was not delivered."""
+        self._target, self._warn = target, warn
         self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._deliver_all, name="notify", daemon=True)
         self._thread.start()
@@ -123,10 +106,10 @@ class Notifier:
         """Queue the news for delivery. Neither blocks nor raises."""
         self._events.put(event)
 
-    def close(self, timeout_s: float = END_S) -> None:
-        """Deliver the news that waits, for at most ``timeout_s``."""
+    def close(self) -> None:
+        """Deliver the news that waits, for at most END_S."""
         self._events.put(None)
-        self._thread.join(timeout_s)
+        self._thread.join(END_S)
         if self._thread.is_alive():
             self._warn(f"{shown(self._target)} does not answer; the last news is not delivered.")
 
@@ -141,9 +124,9 @@ class Notifier:
                 )
 
     def _deliver(self, event: Event) -> None:
-        for wait_s in (*self._waits_s, None):
+        for wait_s in (*NEWS_WAITS_S, None):
             try:
-                return deliver(self._target, event, timeout_s=self._timeout_s)
+                return deliver(self._target, event)
             except Undelivered as error:
                 if wait_s is None or isinstance(error, _Refused):
                     raise
@@ -192,12 +175,12 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         """Follow none: the answer is an error."""
 
 
-def _post(url: str, body: bytes, timeout_s: float) -> None:
+def _post(url: str, body: bytes) -> None:
     headers = {"Content-Type": "application/json", "User-Agent": "descent-sweep"}
     request = urllib.request.Request(url, data=body, headers=headers, method="POST")
     opener = urllib.request.build_opener(_NoRedirect)
     try:
-        with opener.open(request, timeout=timeout_s):
+        with opener.open(request, timeout=TIMEOUT_S):
             return
     except urllib.error.HTTPError as error:
         status = error.code
@@ -211,7 +194,7 @@ def _post(url: str, body: bytes, timeout_s: float) -> None:
         raise Undelivered(f"{shown(url)} could not be reached: {why}.") from None
 
 
-def _run(command: str, body: bytes, timeout_s: float) -> None:
+def _run(command: str, body: bytes) -> None:
     """Run the command once, through the shell, with the news on its standard input alone."""
     try:
         process = subprocess.Popen(
@@ -225,12 +208,12 @@ def _run(command: str, body: bytes, timeout_s: float) -> None:
     except (OSError, ValueError) as error:
         raise _Refused(f"{shown(command)} did not start: {type(error).__name__}.") from None
     try:
-        process.communicate(body, timeout=timeout_s)
+        process.communicate(body, timeout=TIMEOUT_S)
     except subprocess.TimeoutExpired:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-        raise _Refused(f"{shown(command)} took more than {timeout_s:g} s.") from None
+        raise _Refused(f"{shown(command)} took more than {TIMEOUT_S:g} s.") from None
     if process.returncode != 0:
         raise _Refused(f"{shown(command)} ended with exit code {process.returncode}.")
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from sweep.doctor.machine import check_notification
+from sweep.run import notifications
 from sweep.run.events import Event
 from sweep.run.notifications import Notifier, check_target, notifying, shown
 from sweep.run.signals import KNOWN
@@ -27,13 +28,19 @@ def webhook() -> Iterator[Webhook]:
         yield server
 
 
-def told(target: str, *event: Event, timeout_s: float = 5.0) -> list[str]:
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notifications, "TIMEOUT_S", 5.0)
+    monkeypatch.setattr(notifications, "NEWS_WAITS_S", (0.01, 0.01))
+
+
+def told(target: str, *event: Event) -> list[str]:
     """Tell the target and wait for it; what was warned of."""
     warnings: list[str] = []
-    notifier = Notifier(target, warn=warnings.append, timeout_s=timeout_s, waits_s=(0.01, 0.01))
+    notifier = Notifier(target, warn=warnings.append)
     for one in event:
         notifier.send(one)
-    notifier.close(20)
+    notifier.close()
     return warnings
 
 
@@ -86,12 +93,16 @@ def test_a_host_that_cannot_be_found_is_told_without_the_secret(host: str) -> No
     assert SECRET not in warning
 
 
-def test_a_webhook_that_hangs_does_not_hold_the_sweep_up(webhook: Webhook) -> None:
+def test_a_webhook_that_hangs_does_not_hold_the_sweep_up(
+    webhook: Webhook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notifications, "TIMEOUT_S", 30.0)
+    monkeypatch.setattr(notifications, "END_S", 0.1)
     webhook.released.clear()
     warnings: list[str] = []
-    notifier = Notifier(webhook.url, warn=warnings.append, timeout_s=30)
+    notifier = Notifier(webhook.url, warn=warnings.append)
     notifier.send(NEWS)  # returns at once: nothing below could run otherwise
-    notifier.close(timeout_s=0.1)
+    notifier.close()
     assert webhook.got == []
     (warning,) = warnings
     assert "does not answer" in warning
@@ -124,9 +135,12 @@ def test_a_command_that_fails_is_told_without_what_it_is(
     assert SECRET not in captured.out + captured.err
 
 
-def test_a_command_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
+def test_a_command_that_hangs_is_ended_with_all_that_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notifications, "TIMEOUT_S", 0.5)
     pid = tmp_path / "pid"
-    (warning,) = told(f"sleep 600 & echo $! > {pid}; wait", NEWS, timeout_s=0.5)
+    (warning,) = told(f"sleep 600 & echo $! > {pid}; wait", NEWS)
     assert "more than 0.5 s" in warning
     state = Path(f"/proc/{int(pid.read_text())}/status")
     assert not state.exists() or "zombie" in state.read_text()
