@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 
-from sweep.results.summary import AT_GAMMA, ArmName, ArmSummary, Gain, PairSummary, Reference
+from sweep.results.summary import ArmName, ArmSummary, Gain, PairSummary, Reference
 from sweep.study.feasibility import Judgement
 from sweep.study.pairs import Pair, ProposalResult
 from trainables.config.test_conditions import gamma_key, seen_and_unseen
@@ -152,10 +152,9 @@ def pair_summary(
 
 def gain_over_seeds(pairs: Sequence[Pair], *, selected: bool) -> Gain:
     """The gain over plain training, mean over the seeds; biased where the pair was selected."""
-    gains = [pair.gains for pair in pairs]
-    if not gains or not all(gains):
+    gains = [gains for pair in pairs if (gains := pair.gains) is not None]
+    if not gains or len(gains) < len(pairs):
         return Gain(selection_biased=selected)
-    means = _means(gains)
     first = pairs[0].constrained
     gain = first.config.facts.metric.gain
     seen, unseen, shifts = _blocks([p.constrained for p in pairs])
@@ -163,11 +162,11 @@ def gain_over_seeds(pairs: Sequence[Pair], *, selected: bool) -> Gain:
     plain_seen, plain_unseen, plain_shifts = plain
     return Gain(
         selection_biased=selected,
-        objective=means.pop("objective"),
-        mean_over_gammas=means.pop("mean_over_gammas"),
-        ood_auc=means.pop("ood_auc"),
-        held_out_loss=means.pop("held_out_loss"),
-        at_gamma={name.removeprefix(AT_GAMMA): mean for name, mean in means.items()},
+        objective=fmean(g.objective for g in gains),
+        mean_over_gammas=fmean(g.mean_over_gammas for g in gains),
+        ood_auc=fmean(g.ood_auc for g in gains),
+        held_out_loss=fmean(g.held_out_loss for g in gains),
+        at_gamma=_means([g.at_gamma for g in gains]),
         seen_mean=_gain(gain, seen, plain_seen),
         unseen_mean=_gain(gain, unseen, plain_unseen),
         shifts={

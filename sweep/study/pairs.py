@@ -41,6 +41,21 @@ ROUNDING = 1e-9  # by which a demand may miss the least one
 
 
 @dataclass(frozen=True)
+class PairGains:
+    """How much better a constrained arm is than its baseline, by measure; above 0 it is better.
+
+    Each is in its measure's own unit. Gains of a search's winners are selection-biased
+    (docs/decisions/0008).
+    """
+
+    objective: float
+    mean_over_gammas: float
+    ood_auc: float
+    held_out_loss: float
+    at_gamma: dict[str, float]  # in the metric, by test gamma
+
+
+@dataclass(frozen=True)
 class Pair:
     """A constrained arm and its baseline."""
 
@@ -55,43 +70,38 @@ class Pair:
     def is_not_binding(self) -> bool:
         """The unconstrained arm meets the constraint by itself, so the pair tests nothing.
 
-        Never with a control, which tests something else.
+        False with a control, which tests something else.
         """
-        constraint, beside = self.constrained.config.constraint, self.unconstrained_judgement
+        constraint, judgement = self.constrained.config.constraint, self.unconstrained_judgement
         assert constraint is not None
-        return beside is not None and beside.feasible and not constraint.is_control
+        return judgement is not None and judgement.feasible and not constraint.is_control
 
     @cached_property
     def compared(self) -> ArmRecord | None:
         """The unconstrained arm as it is compared; None where there is nothing to compare with.
 
-        One that diverged or was stopped carries what the best constant prediction would come to.
+        One that diverged or was stopped carries the evaluation of the best constant prediction.
         """
-        theirs, ours = self.unconstrained, self.constrained.evaluation
-        if theirs is None or theirs.status not in COUNTED or ours is None:
-            return theirs if theirs is not None and theirs.evaluation is not None else None
-        return replace(theirs, evaluation=constant_prediction(self.constrained, ours))
+        plain, measured = self.unconstrained, self.constrained.evaluation
+        if plain is None or plain.status not in COUNTED or measured is None:
+            return plain if plain is not None and plain.evaluation is not None else None
+        return replace(plain, evaluation=_constant_prediction(self.constrained, measured))
 
     @property
-    def gains(self) -> dict[str, float]:
-        """How much better the constrained arm is than the unconstrained one; above 0 it is better.
-
-        By measure, in its own unit; empty until both arms can be compared.
-
-        Those of a search's winners are selection-biased (docs/decisions/0008).
-        """
+    def gains(self) -> PairGains | None:
+        """Gains over plain training; None until both arms can be compared."""
         ours = self.constrained.evaluation
-        theirs = None if self.compared is None else self.compared.evaluation
-        if ours is None or theirs is None:
-            return {}
+        plain = None if self.compared is None else self.compared.evaluation
+        if ours is None or plain is None:
+            return None
         gain = self.constrained.config.facts.metric.gain
-        return {
-            "objective": theirs.objective - ours.objective,
-            "mean_over_gammas": gain(ours.mean_over_gammas, theirs.mean_over_gammas),
-            "ood_auc": gain(ours.ood_auc, theirs.ood_auc),
-            "held_out_loss": theirs.held_out_losses()[-1] - ours.held_out_losses()[-1],
-            **{f"at_gamma_{g}": gain(score, theirs.scores[g]) for g, score in ours.scores.items()},
-        }
+        return PairGains(
+            objective=plain.objective - ours.objective,
+            mean_over_gammas=gain(ours.mean_over_gammas, plain.mean_over_gammas),
+            ood_auc=gain(ours.ood_auc, plain.ood_auc),
+            held_out_loss=plain.held_out_losses()[-1] - ours.held_out_losses()[-1],
+            at_gamma={g: gain(score, plain.scores[g]) for g, score in ours.scores.items()},
+        )
 
 
 @dataclass(frozen=True)
@@ -105,24 +115,23 @@ class ProposalResult:
 
     @cached_property
     def judgement(self) -> Judgement | None:
-        """Of its mean losses over the seeds; None unless every seed finished."""
-        arms = [p.constrained for p in self.pairs]
-        return judge(arms, self.constraint, self.tolerance)
+        """Judgement of the mean losses over the seeds; None unless every seed finished."""
+        return judge([p.constrained for p in self.pairs], self.constraint, self.tolerance)
 
     @cached_property
     def unconstrained_judgement(self) -> Judgement | None:
-        """Of its baselines' mean losses, under its constraint; None unless every one finished."""
+        """Judgement of the baselines' mean losses, likewise, under the same constraint."""
         return judge(self._baselines, self.constraint, self.tolerance)
 
     @property
     def _baselines(self) -> list[ArmRecord]:
-        """Its unconstrained arms, in the order of the seeds; empty until every one is there."""
+        """The unconstrained arms, in the order of the seeds; empty until every one is there."""
         arms = [p.unconstrained for p in self.pairs if p.unconstrained is not None]
         return arms if len(arms) == len(self.pairs) else []
 
     @property
     def constraint(self) -> ConstraintConfig:
-        """What it asks, on every seed."""
+        """The constraint of its arms, on every seed the same."""
         constraint = self.pairs[0].constrained.config.constraint
         assert constraint is not None  # of a constrained arm
         return constraint
@@ -163,28 +172,28 @@ class ProposalResult:
     def gain(self) -> float:
         """Gain of the constrained arms in the metric, mean over the test gammas and the seeds.
 
-        NaN unless both arms finished on every seed: what stands for an unconstrained arm that
-        diverged is told where there is room to say so.
+        NaN unless both arms finished on every seed: the constant prediction that stands for an
+        unconstrained arm that diverged counts only where there is room to say so.
         """
         plain = [pair.unconstrained for pair in self.pairs]
         if any(arm is None or arm.status != "finished" for arm in plain):
             return math.nan
-        values = [pair.gains.get("mean_over_gammas", math.nan) for pair in self.pairs]
-        return math.fsum(values) / len(values)
+        gains = [pair.gains for pair in self.pairs]
+        return math.fsum(g.mean_over_gammas if g else math.nan for g in gains) / len(gains)
 
     @property
     def observed_objective(self) -> float:
         """Mean objective over the seeds that finished; NaN when none did."""
-        finished = [p.constrained.evaluation for p in self.pairs if p.constrained.evaluation]
-        values = [evaluation.objective for evaluation in finished]
+        measured = [p.constrained.evaluation for p in self.pairs]
+        values = [evaluation.objective for evaluation in measured if evaluation]
         return math.fsum(values) / len(values) if values else math.nan
 
     @property
     def observed_missing_share(self) -> float:
         """``worst_missing_share``; without it the worst of the seeds that measured one.
 
-        A stopped seed measured it in its last report: one noise draw, and before its end. Of a
-        control that finished nothing is missed: a search over controls follows the objective alone.
+        A stopped seed measured it in its last report: one noise draw, and before its end. A control
+        that finished misses nothing: a search over controls follows the objective alone.
         """
         if self.constraint.is_control and self.judgement is not None:
             return 0.0
@@ -206,18 +215,15 @@ class ProposalResult:
     def not_binding(self) -> bool:
         """The unconstrained arms meet the constraint by themselves, in the mean. No control is.
 
-        By those with a result: one that diverged says nothing of what plain training meets.
+        Only arms with a result count: divergence says nothing of what plain training meets.
         """
-        beside = self.unconstrained_judgement
-        if beside is None:
-            ended = [arm for arm in self._baselines if arm.status == "finished"]
-            measured = [arm for arm in ended if arm.evaluation is not None]
-            beside = judge(measured, self.constraint, self.tolerance)
-        return beside is not None and beside.feasible and not self.constraint.is_control
+        ended = [arm for arm in self._baselines if arm.status == "finished" and arm.evaluation]
+        judgement = self.unconstrained_judgement or judge(ended, self.constraint, self.tolerance)
+        return judgement is not None and judgement.feasible and not self.constraint.is_control
 
     @property
     def hindrance(self) -> Hindrance:
-        """What keeps it from winning, the most basic thing first; empty where it can win.
+        """The most basic thing that keeps it from winning; empty where it can win.
 
         A control (``ConstraintConfig.weights_by``) need not be feasible, nor demand any descent.
         """
@@ -237,17 +243,17 @@ class ProposalResult:
 
     @property
     def can_win(self) -> bool:
-        """Whether it may be a winner at all."""
+        """True when it may be a winner at all."""
         return not self.hindrance
 
     @property
     def reason(self) -> str:
-        """Why the first of its arms that says so ended as it did; empty when they finished."""
+        """The first reason that an arm gives for its end; empty when they finished."""
         return next((p.constrained.reason for p in self.pairs if p.constrained.reason), "")
 
     @property
     def certificate(self) -> str:
-        """What the held-out units say of the verdict; empty where nothing was judged."""
+        """The verdict of the confidence bounds; empty where nothing was judged."""
         return "" if self.judgement is None else self.judgement.certificate.verdict
 
 
@@ -286,8 +292,8 @@ def join(
     else:
         outcome = "feasible" if judgement.feasible else "infeasible"
     final = unconstrained if unconstrained is not None and unconstrained.is_final else None
-    beside = None if final is None else judge([final], constraint, tolerance)
-    return Pair(constrained, final, judgement, beside, outcome, tolerance)
+    baseline = None if final is None else judge([final], constraint, tolerance)
+    return Pair(constrained, final, judgement, baseline, outcome, tolerance)
 
 
 def pairs_of(
@@ -311,24 +317,24 @@ def judge_proposal(
     tolerance: float,
     least_descent: float,
 ) -> ProposalResult | None:
-    """A proposal over its search seeds; None until its constrained arms are all final."""
+    """Judge a proposal over its search seeds; None until its constrained arms are all final."""
     pairs = tuple(pair for pair in pairs_of(arms, read, tolerance, point) if pair is not None)
     return ProposalResult(number, point, pairs, least_descent) if len(pairs) == len(arms) else None
 
 
 def _is_baseline(constrained: ArmRecord, unconstrained: ArmRecord, sets: Iterable[str]) -> bool:
-    theirs = unconstrained.config
+    plain = unconstrained.config
     primal = [name for name in sets if not name.startswith("constraint.")]
     expected = constrained.config.unconstrained()
     if primal:
-        expected = expected.with_fields({name: theirs.value_of(name) for name in primal})
+        expected = expected.with_fields({name: plain.value_of(name) for name in primal})
     return unconstrained.signature == expected.signature()
 
 
-def constant_prediction(record: ArmRecord, measured: Evaluation) -> Evaluation:
-    """What the best constant prediction comes to on the data that ``record`` was measured on.
+def _constant_prediction(record: ArmRecord, measured: Evaluation) -> Evaluation:
+    """Evaluation of the best constant prediction on the data that ``record`` was measured on.
 
-    Scores, objective and held-out loss; nothing by layer, since it has none.
+    It holds scores, objective and held-out loss, and nothing by layer.
     """
     scores = dict(measured.references["constant"])
     gammas = sorted(scores, key=float)

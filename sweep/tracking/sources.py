@@ -45,13 +45,6 @@ if TYPE_CHECKING:
     from sweep.study.arms import OnRecord
     from sweep.study.selection import OnProposal
 
-# A pair's gains are metrics of the constrained arm.
-_GAINS = {
-    "objective": OBJECTIVE_GAIN,
-    "mean_over_gammas": f"{MEAN_OVER_GAMMAS}_gain",
-    "held_out_loss": f"{HELD_OUT_LOSS}_gain",
-}
-
 
 class StoredArms:
     """Reads arms of one sweep as tracking is to show them now."""
@@ -81,6 +74,7 @@ class StoredArms:
 
             both = [(arm.signature, baseline)]
             (pair,) = pairs_of(both, read, self._space.tolerance, sets)
+        gains = None if pair is None else pair.gains
         return TrackedArm(
             record=record,
             sweep=self._sweep,
@@ -92,7 +86,7 @@ class StoredArms:
             outcome=record.status if pair is None else pair.outcome,
             pair={} if pair is None else pair_metrics(pair),
             curves={} if pair is None else pair_curves(pair),
-            gains={} if pair is None else score_gains(pair),
+            gains={} if gains is None else gains.at_gamma,
             verdict={} if pair is None else self._verdict(arm, pair),
             unconstrained_signature=baseline,
             phase=self._space.phase,
@@ -138,10 +132,13 @@ def pair_metrics(pair: Pair) -> dict[str, float]:
         metrics[DEMANDED_DESCENT] = demanded_descent(config.constraint, config.model.layers)
     if judged.relaxed is not None:
         metrics[WORST_MISSING_SHARE_RELAXED] = float(np.max(judged.relaxed))
-    gains = pair.gains
-    if gains:
-        metrics |= {metric: gains[name] for name, metric in _GAINS.items()}
-        _, unseen = seen_and_unseen(config, score_gains(pair))
+    if (gains := pair.gains) is not None:
+        metrics |= {
+            OBJECTIVE_GAIN: gains.objective,
+            f"{MEAN_OVER_GAMMAS}_gain": gains.mean_over_gammas,
+            f"{HELD_OUT_LOSS}_gain": gains.held_out_loss,
+        }
+        _, unseen = seen_and_unseen(config, gains.at_gamma)
         if unseen is not None:
             metrics[f"{UNSEEN_MEAN}_gain"] = unseen
     return metrics
@@ -160,14 +157,6 @@ def pair_curves(pair: Pair) -> dict[str, Curve]:
         for name, judgement in judged.items()
         if judgement is not None
     }
-
-
-def score_gains(pair: Pair) -> dict[str, float]:
-    """The gain by test gamma; empty until both arms can be compared."""
-    measured, gains = pair.constrained.evaluation, pair.gains
-    if measured is None or not gains:
-        return {}
-    return {gamma: gains[f"at_gamma_{gamma}"] for gamma in measured.scores}
 
 
 def tracked_arms(objects: ObjectStore, definition: Definition) -> Iterator[TrackedArm]:

@@ -66,7 +66,7 @@ def test_of_texts_the_lower_objective_wins_which_is_the_higher_accuracy() -> Non
     chosen = select("one", [worse, better])
     assert chosen.winner is not None
     assert chosen.winner.number == 1
-    assert better.pairs[0].gains["mean_over_gammas"] == 0.0
+    assert better.pairs[0].gains.mean_over_gammas == 0.0
 
 
 def replace_objective(record: ArmRecord, value: float) -> ArmRecord:

@@ -19,7 +19,7 @@ from sweep.tracking.rows import (
     report_rows,
     trajectories_csv,
 )
-from sweep.tracking.sources import pair_curves, pair_metrics, score_gains
+from sweep.tracking.sources import pair_curves, pair_metrics
 from sweep.tracking.tags import tags_of
 from tests.support.records import finished, pair_config
 from tests.support.training.text_records import TEXT
@@ -48,7 +48,7 @@ def joined(record: ArmRecord, plain: ArmRecord) -> TrackedArm:
         alone(record),
         pair=pair_metrics(pair),
         curves=pair_curves(pair),
-        gains=score_gains(pair),
+        gains=pair.gains.at_gamma if pair.gains else {},
     )
 
 
