@@ -214,9 +214,9 @@ def sweep_pages(view: SweepView, fallback_ms: int, storage: str) -> SweepPages:
     is_confirmation = view.definition.space.phase == "confirmation"
     return SweepPages(
         definition=view.definition,
-        verdicts=Verdicts.of(view.definition.space, judged),
+        verdicts=Verdicts.from_settings(view.definition.space, judged),
         settings={name: chosen for name, (chosen, _) in judged.items()},
-        found=[] if is_confirmation else findings(best_summaries(view, {})),
+        findings=[] if is_confirmation else findings(best_summaries(view, {})),
         storage=storage,
         started_ms=min((r.started_ms for r in records), default=fallback_ms),
         ended_ms=ended_ms if view.is_finished else None,

@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from search_spaces.space import HOW_IT_RUNS, SearchSpace
 from sweep.errors import NameTaken, OtherVersion
@@ -135,9 +136,9 @@ def put_extension(objects: ObjectStore, extended: Definition) -> None:
         "search_seeds": list(extended.space.search_seeds),
     }
     content = json.dumps(grown, sort_keys=True).encode()
-    number = len(_extensions(objects, extended.name))
+    below, number = folder(extended.name), len(_extensions(objects, extended.name))
     # put_once returns what is stored: other content means that a rival took the number.
-    while objects.put_once(_extension(extended.name, number), content) != content:
+    while objects.put_once(f"{below}/extension-{number:04d}.json", content) != content:
         number += 1
 
 
@@ -183,11 +184,14 @@ def _renamed(objects: ObjectStore, definition: Definition) -> str:
 
 def definition_of_any_version(objects: ObjectStore, name: str) -> Definition:
     """The stored definition, whichever training version its arms are of; no result may be read."""
-    stored = objects.get_value(definition_name(name), _with_version)
+    stored = objects.get_value(
+        definition_name(name),
+        lambda plain: (Definition.from_json(plain), "training_version" in plain),
+    )
     if stored is None:
         raise UnknownName.among("sweep", name, sweep_names(objects))
-    definition, says_version = stored
-    if not says_version:
+    definition, has_version = stored
+    if not has_version:
         definition = replace(definition, training_version=_version_of_arms(objects, definition))
     sizes = [(definition.space.n_proposals, definition.space.search_seeds)]
     for extension in _extensions(objects, name):
@@ -207,16 +211,11 @@ def state_without_reading(error: SweepError) -> str:
     return "damaged" if cause_of(error, RemovedOption) is None else "other version"
 
 
-def _with_version(plain: Mapping[str, Json]) -> tuple[Definition, bool]:
-    """A stored definition, and True when it says which version its arms are of."""
-    return Definition.from_json(plain), "training_version" in plain
-
-
 def _version_of_arms(objects: ObjectStore, definition: Definition) -> int:
-    """The version that the arms of a sweep are signed with which does not say so itself.
+    """The version that signed a sweep's arms, where its definition does not store it.
 
-    Its verdicts name its arms. Before there is any, its unconstrained arms may be there, which
-    other sweeps share; without these as well it is this version: nothing can be missed.
+    Verdicts name the arms. Before there is any, the unconstrained arms may be there, which other
+    sweeps share; without these as well it is this version, since no arm can be missed.
     """
     space = definition.space
     named_by = {version for version, _ in _named_by(objects, definition)}
@@ -238,41 +237,40 @@ def _version_of_arms(objects: ObjectStore, definition: Definition) -> int:
 def _named_by(objects: ObjectStore, definition: Definition) -> Iterator[tuple[int, list[str]]]:
     """The version that gives the arms of each verdict their names, and their mended faults."""
     space = definition.space
-    for setting, one in _judged(objects, definition.name):
-        named = {end["signature"] for end in (one.get("outcome") or {}).get("arms", ())}
-        if not named:
-            continue
+    for verdict in _verdicts(objects, definition.name):
         try:
-            condition = space.setting(setting)
-            configs = [
-                space.run(condition, arm.renamed(one["point"]), seed=seed)
-                for seed in space.search_seeds
-            ]
-        except (SweepError, LookupError, TypeError):  # no verdict that this version reads
+            setting, point = space.setting(verdict.setting), arm.renamed(verdict.point)
+            configs = [space.run(setting, point, seed=seed) for seed in space.search_seeds]
+        except (SweepError, LookupError, TypeError, AttributeError):  # no verdict of these days
             continue
         versions = (
             version
             for version in range(arm.TRAINING_VERSION, 0, -1)
-            if named & {config.signature(version) for config in configs}
+            if verdict.arms & {config.signature(version) for config in configs}
         )
         yield next(versions, UNKNOWN), configs[0].mended()
 
 
 def judged_arms(objects: ObjectStore, name: str) -> set[str]:
     """Signatures of the constrained arms that verdicts of a sweep name, of whichever version."""
-    return {
-        end["signature"]
-        for _, one in _judged(objects, name)
-        for end in (one.get("outcome") or {}).get("arms", ())
-    }
+    return {signature for verdict in _verdicts(objects, name) for signature in verdict.arms}
 
 
-def _judged(objects: ObjectStore, name: str) -> Iterator[tuple[str, dict[str, Json]]]:
-    """Every verdict as it is stored, with its setting."""
+class _Verdict(NamedTuple):
+    setting: str
+    point: dict[str, Json]
+    arms: set[str]  # signatures
+
+
+def _verdicts(objects: ObjectStore, name: str) -> Iterator[_Verdict]:
+    """Every stored verdict that names arms, whichever version stored it."""
     below = f"{folder(name)}/proposals"
     for setting in objects.names(below):
-        verdicts = objects.get_derived(f"{below}/{setting}/judged.json", dict[str, Json]) or {}
-        yield from ((setting, one) for one in verdicts.values() if isinstance(one, dict))
+        stored = objects.get_derived(f"{below}/{setting}/judged.json", dict[str, Json]) or {}
+        for one in stored.values():
+            ends = (one.get("outcome") or {}).get("arms") if isinstance(one, dict) else None
+            if ends:
+                yield _Verdict(setting, one.get("point"), {end["signature"] for end in ends})
 
 
 def sweep_names(objects: ObjectStore) -> list[str]:
@@ -282,10 +280,6 @@ def sweep_names(objects: ObjectStore) -> list[str]:
 
 def _extensions(objects: ObjectStore, name: str) -> list[str]:
     return [n for n in objects.names(folder(name)) if n.startswith("extension-")]
-
-
-def _extension(name: str, number: int) -> str:
-    return f"{folder(name)}/extension-{number:04d}.json"
 
 
 def _grown(plain: Mapping[str, Json]) -> tuple[int, tuple[int, ...]]:

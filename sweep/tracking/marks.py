@@ -28,7 +28,7 @@ PALE = 0.6  # how far to white: proposals that are not shown
 
 
 def setting_labels(settings: Sequence[str]) -> dict[str, str]:
-    """What a run's name ends with, by setting: what tells settings apart; '' for a single one."""
+    """Ends of runs' names, by setting: the part that tells settings apart; '' for a single one."""
     return short_names(settings) if len(settings) > 1 else dict.fromkeys(settings, "")
 
 
@@ -62,7 +62,7 @@ def colour(place: int, proposal: int | None, verdict: str = "") -> str:
 
 @dataclass(frozen=True)
 class Verdicts:
-    """What a sweep says of its arms when they are all seen together."""
+    """Verdicts of a sweep on its arms, when they are all seen together."""
 
     settings: Sequence[str]  # in the order of the sweep
     by_signature: Mapping[str, str] = field(default_factory=dict)
@@ -70,29 +70,29 @@ class Verdicts:
     shown: Collection[str] = ()  # signatures of both arms of each setting's winner, or closest pair
 
     @classmethod
-    def of(
+    def from_settings(
         cls,
         space: SearchSpace,
         settings: Mapping[str, tuple[SettingResult, Sequence[ProposalOutcome]]],
     ) -> Verdicts:
-        """What each setting's choice says of its proposals.
+        """Derive the verdicts from each setting's choice and its proposals.
 
-        A confirmation chooses nothing: its points are what its plan calls them, and all are shown.
+        A confirmation chooses nothing: its plan names the points, and all are shown.
         """
         verdicts: dict[str, str] = {}
         outcomes: dict[str, str] = {}
         shown: set[str] = set()
         for name, (chosen, judged) in settings.items():
             for one in judged:
-                said = _verdict(one, chosen)
+                verdict = _verdict(one, chosen)
                 if space.phase == "confirmation":
-                    said = space.setting(name).point_name(one.number) or said
+                    verdict = space.setting(name).point_name(one.number) or verdict
                     shown.update(one.signatures)
                 # an arm that settings share is a winner if it is one in any of them
                 for signature in one.signatures:
                     outcomes[signature] = one.outcome
                     if verdicts.get(signature) != WINNER:
-                        verdicts[signature] = said
+                        verdicts[signature] = verdict
             for pair in chosen.shown.pairs if chosen.shown else ():
                 both = (pair.constrained, pair.unconstrained)
                 shown |= {arm.signature for arm in both if arm is not None}
@@ -115,12 +115,12 @@ class Verdicts:
 
 @dataclass(frozen=True)
 class SweepPages:
-    """What MLflow's pages of a whole sweep say."""
+    """Content of MLflow's pages of a whole sweep."""
 
     definition: Definition
     verdicts: Verdicts
     settings: Mapping[str, SettingResult]  # what each came to, in the order of the sweep
-    found: Sequence[str]  # the finding, in sentences
+    findings: Sequence[str]  # in sentences
     storage: str  # the root that its records lie below
     started_ms: int  # when the sweep was first run
     ended_ms: int | None = None  # None while it runs

@@ -24,7 +24,7 @@ SHOWN_SETTINGS = 40  # lines of the table on a sweep's page
 
 
 def run_note(arm: TrackedArm) -> str:
-    """What an arm's page says: what it is, its outcome and scores, how to train it again.
+    """Text of an arm's page: its condition, outcome and scores, and how to train it again.
 
     Of a long note MLflow shows about four lines until it is asked for more.
     """
@@ -73,12 +73,12 @@ def _scores(arm: TrackedArm, measured: Evaluation) -> str:
 
 
 def sweep_note(pages: SweepPages, links: Mapping[str, str]) -> str:
-    """What a sweep's page says: what it came to, what it is, how to read it, what shows more.
+    """Text of a sweep's page: its results, a description, how to read it, and where more is shown.
 
     Of a long note MLflow shows about four lines until it is asked for more.
 
     Args:
-        pages: what the sweep came to.
+        pages: results of the sweep.
         links: addresses of the saved views by name.
     """
     definition, storage = pages.definition, pages.storage
@@ -94,7 +94,7 @@ def sweep_note(pages: SweepPages, links: Mapping[str, str]) -> str:
     lines = [f"* `{command(v, *more[v], storage=storage)}`: {verbs[v]}" for v in verbs]
     return "\n\n".join(
         [
-            *([f"**{' '.join(pages.found)}**"] if pages.found else []),
+            *([f"**{' '.join(pages.findings)}**"] if pages.findings else []),
             *([] if space.phase == "confirmation" else [_summary(pages.settings, metric.label)]),
             f"**{name}**: {what.rstrip('.')}.",
             f"Views: {', '.join(f'[{view}]({link})' for view, link in links.items())}.",
