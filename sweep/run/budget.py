@@ -38,10 +38,6 @@ LIMITS = ("max_arms", "max_hours", "max_gpu_hours")
 BEGUN = "SWEEP_BEGUN"  # of a job on a cluster: when it began, in seconds since 1970
 
 
-def _call_begun_s() -> float:
-    return float(os.environ.get(BEGUN, time.time()))
-
-
 @dataclass(frozen=True)
 class Budget:
     """How much a sweep may take; None: no limit.
@@ -53,7 +49,9 @@ class Budget:
     max_arms: int | None = None  # unconstrained ones, and what other sweeps trained of them, count
     max_hours: float | None = None  # of wall time, since the call
     max_gpu_hours: float | None = None  # seconds of each arm times the share of a GPU that it holds
-    begun_s: float = field(default_factory=_call_begun_s, init=False, compare=False)
+    begun_s: float = field(
+        default_factory=lambda: float(os.environ.get(BEGUN, time.time())), init=False, compare=False
+    )
 
     def __post_init__(self) -> None:
         for name, value in self.limits.items():

@@ -29,7 +29,7 @@ from sweep.study import advice
 from sweep.study.arms import Arm, LiveArm
 from sweep.study.definition import Definition
 from sweep.study.plan import Ask, Fits, Plan
-from sweep.study.proposals import ProposalOutcome, StoredProposal, all_proposals, put_retired
+from sweep.study.proposals import ProposalOutcome, all_proposals, put_retired
 from sweep.study.selection import counted, winner_of
 from trainables.errors import StoreError
 from trainables.records.arm_record import ArmRecord, Report
@@ -327,22 +327,19 @@ class Coordinator:
             arms = [self.plan.add_proposal(name, p.number, p.point) for name, p in proposals]
         # Every verdict that stands is restored before a proposal is judged: a sweep that has a
         # winner must not announce its first one again.
-        every = [(name, p, own) for (name, p), own in zip(proposals, arms, strict=True)]
-        for setting, p, own in [one for one in every if not self._restore(*one, finals.result())]:
+        unjudged = []
+        for (setting, p), own in zip(proposals, arms, strict=True):
+            outcome = self._judging.restore(setting, p, own, finals.result())
+            if outcome is None:
+                unjudged.append((setting, p, own))
+            for arm, end in zip(own, outcome.arms, strict=True) if outcome is not None else ():
+                self.plan.arm_is_final(arm.signature)
+                self._first_failures.note_end(arm.signature, end.status)
+                self._observer.on_record(arm, True)
+        for setting, p, own in unjudged:
             if p.outcome is not None:
                 self._judging.files.changed(setting)
             self._judging.expect(setting, p.number, own)
-
-    def _restore(
-        self, setting: str, proposal: StoredProposal, arms: list[Arm], final: set[str]
-    ) -> bool:
-        """Restore the verdict on a stored proposal; False: it has none that stands."""
-        outcome = self._judging.restore(setting, proposal, arms, final)
-        for arm, end in zip(arms, outcome.arms, strict=True) if outcome is not None else ():
-            self.plan.arm_is_final(arm.signature)
-            self._first_failures.note_end(arm.signature, end.status)
-            self._observer.on_record(arm, True)
-        return outcome is not None
 
     def _stored_final(self, arm: Arm, *, hands_out: bool = False) -> ArmRecord | None:
         """The final record of an arm, whoever trained it; what it needed in training is dropped.

@@ -78,7 +78,8 @@ def reproduced(
     """
     first = definition.space.settings[0].name
     if exported is not None:
-        before = _before_of_export(definition, exported)
+        here = _check_expected(definition, exported)
+        before = {s: _exported_record(here[s], plain) for s, plain in exported.arms.items()}
     elif any(_stored_finals(objects, baselines(definition, first))):
         before = None
     else:
@@ -88,12 +89,6 @@ def reproduced(
             "in."
         )
     return _reproduce(objects, definition, None, before, (), executor)
-
-
-def _before_of_export(definition: Definition, exported: Expected) -> Records:
-    """Records that an export holds; Failure unless the definition trains these very arms."""
-    here = _check_expected(definition, exported)
-    return {s: _exported_record(here[s], plain) for s, plain in exported.arms.items()}
 
 
 def _exported_record(arm: Arm, plain: Mapping[str, Json]) -> ArmRecord:

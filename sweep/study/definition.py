@@ -226,12 +226,13 @@ def _version_of_arms(objects: ObjectStore, definition: Definition) -> int:
         for setting in space.settings
         for seed in space.search_seeds
     ]
-    versions = (
-        version
-        for version in range(arm.TRAINING_VERSION, 0, -1)
-        if any(objects.names(f"arms/{config.signature(version)}") for config in plain)
-    )
-    return next(versions, arm.TRAINING_VERSION)
+    here = (v for v in _versions() if any(objects.names(f"arms/{c.signature(v)}") for c in plain))
+    return next(here, arm.TRAINING_VERSION)
+
+
+def _versions() -> range:
+    """Training versions, the newest first."""
+    return range(arm.TRAINING_VERSION, 0, -1)
 
 
 def _named_by(objects: ObjectStore, definition: Definition) -> Iterator[tuple[int, list[str]]]:
@@ -243,12 +244,8 @@ def _named_by(objects: ObjectStore, definition: Definition) -> Iterator[tuple[in
             configs = [space.run(setting, point, seed=seed) for seed in space.search_seeds]
         except (SweepError, LookupError, TypeError, AttributeError):  # no verdict of these days
             continue
-        versions = (
-            version
-            for version in range(arm.TRAINING_VERSION, 0, -1)
-            if verdict.arms & {config.signature(version) for config in configs}
-        )
-        yield next(versions, UNKNOWN), configs[0].mended()
+        signed = (v for v in _versions() if verdict.arms & {c.signature(v) for c in configs})
+        yield next(signed, UNKNOWN), configs[0].mended()
 
 
 def judged_arms(objects: ObjectStore, name: str) -> set[str]:

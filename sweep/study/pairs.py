@@ -157,11 +157,8 @@ class ProposalResult:
     @property
     def objective(self) -> float:
         """Mean objective over the seeds, lower is better; NaN unless every seed finished."""
-        values = [
-            p.constrained.evaluation.objective if p.constrained.evaluation else math.nan
-            for p in self.pairs
-        ]
-        return math.fsum(values) / len(values)
+        measured = [p.constrained.evaluation for p in self.pairs]
+        return math.fsum(m.objective if m else math.nan for m in measured) / len(measured)
 
     @property
     def worst_missing_share(self) -> float:
