@@ -119,10 +119,10 @@ def steps_of(arm: Arm, runs: ArmStore) -> Iterator[Tell]:
     half = replace(done, status="running", reports=done.reports[: REPORTS // 2], evaluation=None)
     runs.put_checkpoint(arm.signature, half.reports[-1].step, CHECKPOINT)
     runs.put_record(half)
-    yield lambda driver: driver.report(arm.signature, half.reports[-1])
+    yield lambda driver: driver.record_report(arm.signature, half.reports[-1])
     runs.put_weights(arm.signature, CHECKPOINT)
     runs.put_record(done)
-    yield lambda driver: driver.finished(arm.signature)
+    yield lambda driver: driver.finish_arm(arm.signature)
 
 
 def train(coordinator: Coordinator, runs: ArmStore, tick: Callable[[int], None]) -> Took:

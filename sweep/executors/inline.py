@@ -38,13 +38,13 @@ def _train(coordinator: Coordinator, arms: list[Arm]) -> None:
             for record in records:
                 if record.is_final and record.signature in left:
                     left.remove(record.signature)
-                    coordinator.finished(record.signature)
+                    coordinator.finish_arm(record.signature)
                 elif record.reports:
-                    coordinator.report(record.signature, record.reports[-1])
+                    coordinator.record_report(record.signature, record.reports[-1])
             if group.is_final or coordinator.stopping:
                 break
             records = group.advance()
     except StoreError as error:
         coordinator.stop_on_trouble(str(error))
     for signature in left:
-        coordinator.unfinished(signature)
+        coordinator.give_up_arm(signature)

@@ -84,7 +84,7 @@ class LiveTrials:
             kind = self._classes.class_of(arms[0], coordinator.plan.baselines[arms[0].setting])
         except StoreError as error:
             for arm in arms:
-                coordinator.unfinished(arm.signature)
+                coordinator.give_up_arm(arm.signature)
             coordinator.stop_on_trouble(str(error))
             return None
         for arm in arms:
@@ -107,7 +107,7 @@ class LiveTrials:
         self._stalls.reported(trial)
         for arm in arms:
             if arm.report is not None:
-                self.coordinator.report(arm.signature, arm.report)
+                self.coordinator.record_report(arm.signature, arm.report)
         self._settle(assigned, arms)
 
     def fetches(self, trial: str, how_far: str, host: str) -> None:
@@ -116,7 +116,7 @@ class LiveTrials:
         assigned.host = host
         self._stalls.lives(trial)
         for arm in assigned.arms:
-            self.coordinator.fetches(arm.signature, how_far)
+            self.coordinator.record_fetch(arm.signature, how_far)
         if now >= self._fetch_told.get(host, -math.inf) + FETCH_TOLD_EVERY_S:
             self._fetch_told[host] = now
             log.warning("%s", how_far)
@@ -147,7 +147,7 @@ class LiveTrials:
         finished = {arm.signature for arm in arms if arm.finished}
         for arm in [arm for arm in assigned.arms if arm.signature in finished]:
             assigned.arms.remove(arm)
-            self.coordinator.finished(arm.signature)
+            self.coordinator.finish_arm(arm.signature)
         for arm in assigned.arms:
             if (live := self.coordinator.live.get(arm.signature)) is not None:
                 live.together = len(assigned.arms)
@@ -156,14 +156,14 @@ class LiveTrials:
         """An arm outgrew its share: it is handed out again, with a GPU of its own."""
         log.warning("arm %s outgrew its share of a GPU; it goes on with one of its own", signature)
         self._classes.give_whole_gpu(signature)
-        self.coordinator.lost(signature)
+        self.coordinator.requeue_arm(signature)
 
     def lost_gpu(self, signature: str, node: str, problem: str) -> None:
         """A machine cannot start CUDA: the arm is handed out again, and goes elsewhere."""
         if node not in self.lost_gpus:
             log.warning("%s Its arms go elsewhere, where there is another machine.", problem)
         self.lost_gpus.add(node)
-        self.coordinator.lost(signature)
+        self.coordinator.requeue_arm(signature)
 
     def may_hold_lost_gpu(self, trial: str, host: str, *, elsewhere: bool) -> bool:
         """True if a trial on whose GPU CUDA does not start stays there, to keep arms from it.
@@ -191,7 +191,7 @@ class LiveTrials:
             log.warning("%s Its arms go to other GPUs.", problem)
         arms, assigned.arms = assigned.arms, []
         for arm in arms:
-            self.coordinator.lost(arm.signature)
+            self.coordinator.requeue_arm(arm.signature)
 
     def hanging(self, training: Collection[str]) -> list[str]:
         """Trials, of those whose arm a worker has now, whose worker is to be ended: it hangs."""
@@ -214,7 +214,7 @@ class LiveTrials:
         what = f"no report for {stall.seconds:.0f} s, after step {step}{where}"
         then = "it is failed" if stall.is_last else "its worker is ended, and it is tried once more"
         log.warning("arm %s hangs: %s; %s", signature, what, then)
-        self.coordinator.stalled(signature, f"{what}; {then}.")
+        self.coordinator.announce_stall(signature, f"{what}; {then}.")
         if not stall.is_last:
             return
         self._stalls.ended(stall.trial)

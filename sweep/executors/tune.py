@@ -252,20 +252,20 @@ class _PlanSearcher(_WithoutState, Searcher):
         """
         coordinator, problem = self._coordinator, result.get(trial.PROBLEM)
         if error:
-            coordinator.lost(signature)
+            coordinator.requeue_arm(signature)
         elif result.get(trial.NEEDS_WHOLE_GPU):
             self._live.needs_whole_gpu(signature)
         elif result.get(trial.GPU_LOST):
             self._live.lost_gpu(signature, result[trial.NODE], str(problem))
         elif result.get(trial.STORE_PROBLEM):
-            coordinator.unfinished(signature)
+            coordinator.give_up_arm(signature)
             coordinator.stop_on_trouble(str(problem), "a worker cannot train")
         elif problem:
-            coordinator.unfinished(signature, str(problem) if is_first else "")
+            coordinator.give_up_arm(signature, str(problem) if is_first else "")
         elif coordinator.stopping:
-            coordinator.unfinished(signature)
+            coordinator.give_up_arm(signature)
         else:  # it gave way: it goes on from its checkpoint when there is room
-            coordinator.lost(signature)
+            coordinator.requeue_arm(signature)
 
     @contextmanager
     def _errors_end_it(self) -> Iterator[None]:

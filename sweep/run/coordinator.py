@@ -1,7 +1,7 @@
 """Coordinator of a running sweep: its plan, proposals, and arms' outcomes.
 
 The one place that holds a sweep while it runs. Every executor is a loop over it: take ``next_arm``,
-train it, pass on each ``report`` and then call ``finished`` or ``unfinished``. Nothing here is
+train it, pass on each report and then call ``finish_arm`` or ``give_up_arm``. Nothing here is
 state: all of it is rebuilt from the store at the next start. Errors of a search retire its setting,
 those of the store stop the sweep. Neither is raised, for an executor would train finished arms
 again: both are problems of the summary.
@@ -185,7 +185,7 @@ class Coordinator:
         """True while the final record of an arm that ended cannot be seen yet."""
         return len(self._ended) > 0
 
-    def report(self, signature: str, report: Report) -> None:
+    def record_report(self, signature: str, report: Report) -> None:
         """Take up the report of a handed-out arm, whose record is stored. Raises nothing."""
         if (live := self.live.get(signature)) is None:
             return
@@ -194,12 +194,12 @@ class Coordinator:
         self._first_failures.note_report(signature)
         self._observer.on_record(live.arm, False)
 
-    def fetches(self, signature: str, how_far: str) -> None:
+    def record_fetch(self, signature: str, how_far: str) -> None:
         """Take up how far a handed-out arm's machine is with the arm's data."""
         if (live := self.live.get(signature)) is not None:
             live.fetching, self.progressed_at = how_far, time.monotonic()
 
-    def finished(self, signature: str) -> None:
+    def finish_arm(self, signature: str) -> None:
         """Take up that a handed-out arm has stored its final record. Raises nothing."""
         if (live := self.live.pop(signature, None)) is None:
             return
@@ -227,7 +227,7 @@ class Coordinator:
         except StoreError as error:
             self.stop_on_trouble(str(error))
 
-    def unfinished(self, signature: str, problem: str = "") -> None:
+    def give_up_arm(self, signature: str, problem: str = "") -> None:
         """Give up a handed-out arm for this run; it resumes at the next start of the sweep."""
         live = self.live.pop(signature, None)
         self._unfinished += 1
@@ -236,14 +236,14 @@ class Coordinator:
             if live is not None:
                 self._take_failure(live.arm, problem)
 
-    def lost(self, signature: str) -> None:
+    def requeue_arm(self, signature: str) -> None:
         """Hand an arm out again whose worker is gone, where no other took it over."""
         if (live := self.live.pop(signature, None)) is not None:
             self.plan.give_back(live.arm)
             if live.report is not None:
                 self._given_back.add(signature)
 
-    def stalled(self, signature: str, what: str) -> None:
+    def announce_stall(self, signature: str, what: str) -> None:
         """Announce the first handed-out arm that makes no progress. Raises nothing.
 
         Args:
@@ -367,7 +367,7 @@ class Coordinator:
         self._given_back.discard(arm.signature)
         self._first_failures.note_end(arm.signature, record.status)
         self.spending.add_final(record, gpus)
-        if arm.proposal is None:
+        if arm.proposal is None:  # kept first: the proposals that are judged below read it
             self._judging.keep_baseline(record)
         self._observer.on_record(arm, True)
         self._judging.settle(record)

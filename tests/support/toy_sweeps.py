@@ -60,9 +60,9 @@ def train(
         record = record_of(arm)
         coordinator.runs.put_record(record)
         if record.is_final:
-            coordinator.finished(arm.signature)
+            coordinator.finish_arm(arm.signature)
         else:
-            coordinator.unfinished(arm.signature)
+            coordinator.give_up_arm(arm.signature)
         trained.append(arm)
     return trained
 

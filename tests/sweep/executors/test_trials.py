@@ -172,7 +172,7 @@ def test_arms_give_way_down_to_the_share_and_only_when_others_wait(objects: Obje
     assert not work.live.gives_way(trials[0])  # told once
     gone = [signature for trial in trials[:2] for signature in work.live.ended(trial)]
     for signature in gone:
-        work.coordinator.lost(signature)
+        work.coordinator.requeue_arm(signature)
     assert work.assign() == []
     work.capacity.count = 4
     assert [arm for trial in work.assign() for arm in work.arms(trial)] == gone  # first in line
@@ -273,7 +273,7 @@ def test_a_hanging_arm_is_ended_told_and_at_the_second_time_failed(
     assert [told.kind for told in work.event] == ["stalled"]
     # what took it over reports that it is final
     work.live.ended(first)
-    work.coordinator.finished(assigned.signature)
+    work.coordinator.finish_arm(assigned.signature)
     assert assigned.signature not in work.coordinator.live
 
 
@@ -291,7 +291,7 @@ def test_an_arm_that_ends_leaves_its_group_at_work(objects: ObjectStore) -> None
     assert [work.coordinator.live[arm].report for arm in others] == [report(10)] * 3
     assert work.live.ended(trial) == others  # its worker is gone
     for signature in others:
-        work.coordinator.lost(signature)
+        work.coordinator.requeue_arm(signature)
     handed = []
     while assigned := work.assign():
         handed.append(work.arms(assigned[0]))

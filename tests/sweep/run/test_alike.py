@@ -104,7 +104,7 @@ def test_of_one_setting_the_message_says_so_and_workers_that_cannot_count_as_wel
     for seed in range(3):
         arm = coordinator.next_arm()
         assert arm is not None
-        coordinator.unfinished(arm.signature, f"ImportError in worker {seed}")
+        coordinator.give_up_arm(arm.signature, f"ImportError in worker {seed}")
     (problem,) = coordinator.summary().problems
     assert "failed alike (all of them of g1)" in problem
     assert coordinator.next_arm() is None
@@ -126,12 +126,12 @@ def test_failures_of_one_machine_end_nothing_while_another_arm_has_reported(
 ) -> None:
     coordinator = started(objects, definition(seeds=(0, 1, 2, 3)))
     trains, *broken = [arm for _ in range(6) if (arm := coordinator.next_arm()) is not None]
-    coordinator.report(trains.signature, Report(step=20, timestamp_ms=20))
+    coordinator.record_report(trains.signature, Report(step=20, timestamp_ms=20))
     for arm in broken[:4]:
-        coordinator.unfinished(arm.signature, "CUDA error")
+        coordinator.give_up_arm(arm.signature, "CUDA error")
     assert coordinator.stopping == ""
-    coordinator.unfinished(trains.signature, "no disk")  # nor does that one train, after all
-    coordinator.unfinished(broken[4].signature, "CUDA error")
+    coordinator.give_up_arm(trains.signature, "no disk")  # nor does that one train, after all
+    coordinator.give_up_arm(broken[4].signature, "CUDA error")
     assert coordinator.stopping == "its first arms failed alike"
     problem, other = coordinator.summary().problems  # of another kind: it is not overwritten
     assert problem.startswith("the first 5 arms failed alike, and none has finished: CUDA error.")
@@ -143,9 +143,9 @@ def test_arms_that_report_before_they_fail_end_the_sweep_as_well(objects: Object
     for _ in range(ARMS_ALIKE):
         arm = coordinator.next_arm()
         assert arm is not None
-        coordinator.report(arm.signature, Report(step=20, timestamp_ms=20))
+        coordinator.record_report(arm.signature, Report(step=20, timestamp_ms=20))
         coordinator.runs.put_record(ended(arm.config, "failed", "cannot be evaluated."))
-        coordinator.finished(arm.signature)
+        coordinator.finish_arm(arm.signature)
     assert coordinator.stopping == "its first arms failed alike"
 
 

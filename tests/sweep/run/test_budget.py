@@ -103,11 +103,11 @@ def test_running_arms_finish_and_a_lost_one_is_handed_out_again(objects: ObjectS
     assert coordinator.next_arm() is None
     assert coordinator.budget_reached == "--max-arms 2"
     assert not coordinator.is_over
-    coordinator.lost(first.signature)
+    coordinator.requeue_arm(first.signature)
     assert coordinator.next_arm() == first
     for arm in (first, second):
         coordinator.runs.put_record(finished(arm.config, LOSSES))
-        coordinator.finished(arm.signature)
+        coordinator.finish_arm(arm.signature)
     assert coordinator.next_arm() is None
     assert coordinator.is_over
 
@@ -119,9 +119,9 @@ def test_a_lost_arm_that_is_final_all_the_same_leaves_the_budget_as_it_is(
     first, second = coordinator.next_arm(), coordinator.next_arm()
     assert first is not None
     assert second is not None
-    coordinator.report(first.signature, report(20))
+    coordinator.record_report(first.signature, report(20))
     coordinator.runs.put_record(finished(first.config, LOSSES))  # and its worker dies
-    coordinator.lost(first.signature)
+    coordinator.requeue_arm(first.signature)
     assert coordinator.next_arm() is None
     assert (coordinator.begins_no_more, coordinator.plan.arms_done) == (True, 1)
 
@@ -134,9 +134,9 @@ def test_under_a_budget_that_is_reached_only_arms_that_were_begun_come_again(
     waiting, begun = coordinator.next_arm(), coordinator.next_arm()
     assert waiting is not None
     assert begun is not None
-    coordinator.report(begun.signature, report(20))
-    coordinator.lost(waiting.signature)  # comes first, and was not begun
-    coordinator.lost(begun.signature)
+    coordinator.record_report(begun.signature, report(20))
+    coordinator.requeue_arm(waiting.signature)  # comes first, and was not begun
+    coordinator.requeue_arm(begun.signature)
     object.__setattr__(budget, "begun_s", budget.begun_s - 3600)
     assert coordinator.next_arm() == begun
     assert coordinator.next_arm() is None
@@ -149,7 +149,7 @@ def test_arms_that_will_not_end_in_this_run_are_begun_all_the_same(objects: Obje
     coordinator = under(objects, definition(), max_arms=2)
     first = coordinator.next_arm()
     assert first is not None
-    coordinator.unfinished(first.signature, "a worker cannot.")
+    coordinator.give_up_arm(first.signature, "a worker cannot.")
     assert coordinator.next_arm() is not None
     assert coordinator.next_arm() is None
 
@@ -164,16 +164,16 @@ def test_hours_are_those_of_one_call_and_arms_that_were_begun_are_not_kept_waiti
     begun, waiting = coordinator.next_arm(), coordinator.next_arm()
     assert begun is not None
     assert waiting is not None
-    coordinator.report(begun.signature, report(20))
+    coordinator.record_report(begun.signature, report(20))
     object.__setattr__(budget, "begun_s", budget.begun_s - 3599)
     assert coordinator.budget_reached == ""
     object.__setattr__(budget, "begun_s", budget.begun_s - 1)
     assert coordinator.budget_reached == "--max-hours 1"
     # what no worker has begun is not begun after all; what a worker had is taken up again
     assert [coordinator.is_withdrawn(a.signature) for a in (begun, waiting)] == [False, True]
-    coordinator.lost(waiting.signature)
+    coordinator.requeue_arm(waiting.signature)
     assert coordinator.next_arm() is None
-    coordinator.lost(begun.signature)
+    coordinator.requeue_arm(begun.signature)
     assert coordinator.next_arm() == begun
     assert coordinator.next_arm() is None
     # another call has its own hours; a driver that a job starts again has those of the job
@@ -204,9 +204,9 @@ def test_gpu_hours_of_running_arms_count_from_their_last_report(objects: ObjectS
     first = coordinator.next_arm()
     assert first is not None
     coordinator.live[first.signature].gpus = 0.5  # as its executor says
-    coordinator.report(first.signature, report(20, seconds=7199.0))
+    coordinator.record_report(first.signature, report(20, seconds=7199.0))
     assert coordinator.budget_reached == ""
-    coordinator.report(first.signature, report(40, seconds=7200.0))
+    coordinator.record_report(first.signature, report(40, seconds=7200.0))
     assert coordinator.budget_reached == "--max-gpu-hours 1"
 
 

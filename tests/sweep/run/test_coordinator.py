@@ -161,7 +161,7 @@ def test_a_final_record_that_cannot_be_seen_yet_is_looked_for_again(
         return read(path)
 
     monkeypatch.setattr(Path, "read_bytes", not_yet)
-    coordinator.finished(arm.signature)
+    coordinator.finish_arm(arm.signature)
     coordinator.stop("the test")
     assert not coordinator.is_over
     while not coordinator.is_over:
@@ -332,7 +332,7 @@ def test_an_arm_whose_worker_is_lost_is_handed_out_again(objects: ObjectStore) -
     coordinator = started(objects, definition(n_settings=1))
     arm = coordinator.next_arm()
     assert arm is not None
-    coordinator.lost(arm.signature)
+    coordinator.requeue_arm(arm.signature)
     assert coordinator.next_arm() == arm
 
 
@@ -364,7 +364,7 @@ def test_a_running_arm_is_told_at_its_reports_and_not_read_for_it(objects: Objec
     arm = coordinator.next_arm()
     assert arm is not None
     report = Report(step=10, timestamp_ms=1)
-    coordinator.report(arm.signature, report)  # its record is not there: nobody looks
+    coordinator.record_report(arm.signature, report)  # its record is not there: nobody looks
     assert told == [(arm.signature, False)]
     assert coordinator.live[arm.signature].report == report
 

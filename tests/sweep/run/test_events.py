@@ -218,12 +218,12 @@ def test_reports_and_ends_are_progress_and_a_sweep_that_is_over_stands_not_still
 ) -> None:
     coordinator, told, standstill = running
     (signature,) = coordinator.live
-    coordinator.report(signature, Report(step=10, timestamp_ms=1))
+    coordinator.record_report(signature, Report(step=10, timestamp_ms=1))
     reported_at = coordinator.progressed_at
     assert reported_at != 1000.0
     coordinator.progressed_at = 1000.0
     coordinator.runs.put_record(finished(coordinator.live[signature].arm.config, LOSSES))
-    coordinator.finished(signature)
+    coordinator.finish_arm(signature)
     assert coordinator.progressed_at >= reported_at
     coordinator.stop("Ctrl-C")
     standstill.poll(1e9)
@@ -247,7 +247,7 @@ def test_an_arm_that_stalls_and_is_dealt_with_is_no_standstill(
 ) -> None:
     coordinator, told, standstill = running
     (signature,) = coordinator.live
-    coordinator.stalled(signature, "it is started again.")
+    coordinator.announce_stall(signature, "it is started again.")
     standstill.poll(coordinator.progressed_at + 599)
     assert ["started again" in event.text for event in told] == [True]
 
@@ -258,8 +258,8 @@ def test_of_many_arms_that_stall_the_first_is_told(objects: ObjectStore) -> None
     arms = [coordinator.next_arm() for _ in range(3)]
     for arm in arms:
         assert arm is not None
-        coordinator.stalled(arm.signature, "no report for 12 minutes; it is started again.")
-    coordinator.stalled("unknown", "")
+        coordinator.announce_stall(arm.signature, "no report for 12 minutes; it is started again.")
+    coordinator.announce_stall("unknown", "")
     (event,) = told
     assert arms[0] is not None
     assert event.details == {"arm": arms[0].signature, "setting": arms[0].setting}

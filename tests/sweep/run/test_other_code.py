@@ -138,7 +138,7 @@ def test_an_arm_that_another_sweep_put_first_makes_no_silent_pair(objects: Objec
     assert arm is not None
     ArmStore(objects, sweep="other").put_record(trained_by(OTHER)(arm))
     driver.runs.put_record(trained_by(None)(arm))  # too late
-    driver.finished(arm.signature)
+    driver.finish_arm(arm.signature)
     assert driver.stopping == "other code trained an arm of it meanwhile"
     (problem,) = driver.summary().problems
     assert "toy uses 1 arm of other code" in problem

@@ -56,7 +56,7 @@ def coordinator(tmp_path: Path) -> Coordinator:
             else {g: s - 0.5 for g, s in SCORES.items()}
         )
         made.runs.put_record(finished(arm.config, losses[: layers + 1], scores=scores))
-        made.finished(arm.signature)
+        made.finish_arm(arm.signature)
     return made
 
 
@@ -73,7 +73,7 @@ def test_every_thing_takes_one_line_of_80_columns(coordinator: Coordinator) -> N
         scalars = {REPORTED_LOSS: 0.00934}
         if share is not None:
             scalars[REPORTED_MISSING_SHARE] = share
-        coordinator.report(arm.signature, Report(step=10, timestamp_ms=1, scalars=scalars))
+        coordinator.record_report(arm.signature, Report(step=10, timestamp_ms=1, scalars=scalars))
     head, bar, *rest = shown(coordinator, 80)
     assert head.startswith("a-sweep-with-a-longer-name: 5 of 9 arms, 1 h 2 min, about 0 s left")
     assert bar == "━" * (80 * 5 // 9)  # without colour the rest is blank
@@ -193,7 +193,7 @@ def test_a_search_that_ended_and_problems_are_told(coordinator: Coordinator) -> 
 def test_arms_in_training_have_bars_where_the_terminal_has_room(coordinator: Coordinator) -> None:
     arm = coordinator.next_arm()
     assert arm is not None
-    coordinator.report(arm.signature, Report(step=10, timestamp_ms=1))
+    coordinator.record_report(arm.signature, Report(step=10, timestamp_ms=1))
     wide, narrow = (shown(coordinator, width)[4].split() for width in (120, 80))
     assert wide == ["photographs-ut-L5-g0.15", "p0", "s0", "━" * 3, "10/40"]  # 3 of 12
     assert narrow == ["…L5-g0.15", "p0", "s0", "10/40"]
