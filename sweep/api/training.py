@@ -16,7 +16,7 @@ from sweep.results.best import best_summaries
 from sweep.results.findings import findings
 from sweep.results.sweep_view import SweepView, load_sweep
 from sweep.run import notifications
-from sweep.run.budget import NO_LIMIT, ArmHours, Budget, spending_of, took_text
+from sweep.run.budget import NO_LIMIT, ArmHours, Budget, summarize_spending, took_text
 from sweep.run.retention import keep_winners_weights
 from sweep.run.signals import KNOWN
 from sweep.study import advice
@@ -141,7 +141,7 @@ def _train_once(
     notify: str | None,
 ) -> int:
     from sweep.run.events import Observer
-    from sweep.run.run_sweep import run_again, run_sweep
+    from sweep.run.run_sweep import command_to_resume, run_sweep
     from sweep.tracking.process import TrackerProcess
     from sweep.tracking.sources import listeners
     from sweep.tracking.writer import BackgroundTracker
@@ -158,7 +158,7 @@ def _train_once(
         on_record, on_proposal = listeners(background.offer)
         tracking_end_s = TRACKING_END_S
         try:
-            again = run_again(objects, definition, executor, budget, accept_code)
+            again = command_to_resume(objects, definition, executor, budget, accept_code)
             with notifications.notifying(notify, definition.name, again, warn=note) as on_event:
                 summary = run_sweep(
                     objects,
@@ -183,7 +183,7 @@ def _train_once(
     if not summary.is_urgent:
         names = [a.record.environment.get("gpu") for a in view.arms.values() if a.record]
         _estimate(objects, definition, next(filter(None, names), None))
-    tell_end(view, summary, on_done, spending_of(objects, view).spent)
+    tell_end(view, summary, on_done, summarize_spending(objects, view).spent)
     if not summary.is_done:
         return summary.exit_code
     unread = sum(not arm.is_final for arm in view.arms.values())

@@ -39,8 +39,8 @@ from sweep.results.status import SettingStatus, state_of, status_of
 from sweep.results.summary import SettingSummary
 from sweep.results.sweep_view import SweepView, load_sweep
 from sweep.run.alike import failed_alike
-from sweep.run.budget import Budget, spending_of, took_text
-from sweep.run.forget_failed import failed_when
+from sweep.run.budget import Budget, summarize_spending, took_text
+from sweep.run.forget_failed import failure_time_text
 from sweep.study import advice
 from sweep.study.advice import note
 from sweep.study.definition import (
@@ -227,7 +227,7 @@ def _status_entry(objects: ObjectStore, view: SweepView) -> dict[str, Json]:
         "driver": None if driver is None else driver.to_json(),
         "storage": objects.root,
         **status_of(view, is_running=driver is not None).to_json(),
-        **spending_of(objects, view).to_json(),
+        **summarize_spending(objects, view).to_json(),
         "failed_alike": failed_alike(objects, view.definition.name) or None,
     }
 
@@ -314,7 +314,7 @@ def _print_training(entry: StatusAnswer) -> None:
     for failure in failures[:SHOWN_FAILURES]:
         text = f"{failure.signature}  {failure.setting}: {failure.reason}"
         if failure.ended_ms and failure.trained_for != entry.name:
-            text += f" ({failed_when(failure.ended_ms, failure.trained_for)})"
+            text += f" ({failure_time_text(failure.ended_ms, failure.trained_for)})"
         out.print(Paragraph(text, 2, "red"))
     if len(failures) > SHOWN_FAILURES:
         out.print(f"  and {len(failures) - SHOWN_FAILURES} more arms: `--json` has every reason")

@@ -106,9 +106,9 @@ def run(
         )
     definition = training.ready(objects, definition, executor, mlflow)
     if reproduce:
-        from sweep.run.reproduce import reproduced
+        from sweep.run.reproduce import reproduce_definition
 
-        entry = reproduced(objects, definition, found.expected, executor)
+        entry = reproduce_definition(objects, definition, found.expected, executor)
         raise SystemExit(_tell_reproduced(entry, as_json=False))
     refuse_other_code(objects, definition, accept_code=accept_code)
     there = registered(objects, definition, named=wanted, say=note)
@@ -141,13 +141,13 @@ def reproduce(
     from sweep.results.cells import find_cell, parse_cell
     from sweep.results.provenance import device_s
     from sweep.results.status import time_text
-    from sweep.run.reproduce import before_of_cell, reproduced_cell
+    from sweep.run.reproduce import records_of_cell, reproduce_cell
 
     wanted = parse_cell(cell)
     require_torch()
     objects, view = open_sweep(storage, name, "outcomes")
     found = find_cell(view, wanted)
-    before = before_of_cell(objects, found)
+    before = records_of_cell(objects, found)
     if data is not None:
         found = replace(found, definition=with_folder(found.definition, _folder(data)))
     if executor.where != "cluster":
@@ -160,7 +160,7 @@ def reproduce(
         f"({found.role}): {arms}, which took {time_text(took_s)} last time"
     )
     with redirect_stdout(sys.stderr) if as_json else nullcontext():
-        entry = reproduced_cell(objects, found, before, executor)
+        entry = reproduce_cell(objects, found, before, executor)
     raise SystemExit(_tell_reproduced(entry, as_json=as_json))
 
 

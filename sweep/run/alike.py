@@ -25,12 +25,12 @@ _VARYING = re.compile(
 )
 
 
-def kind_of(reason: str) -> str:
+def failure_kind(reason: str) -> str:
     """Strip a failure's reason of its numbers, paths and hashes.
 
-    >>> kind_of("RuntimeError: shape '[4, 10]' is invalid (in forward, line 31)")
+    >>> failure_kind("RuntimeError: shape '[4, 10]' is invalid (in forward, line 31)")
     "RuntimeError: shape '[#, #]' is invalid (in forward, line #)"
-    >>> kind_of("no file /data/clip_01.avi of arm 3f9a01c2d4e5f607: 2.5e-3 GB")
+    >>> failure_kind("no file /data/clip_01.avi of arm 3f9a01c2d4e5f607: 2.5e-3 GB")
     'no file / of arm #: # GB'
     """
     return _VARYING.sub(lambda match: "/" if match["path"] else "#", reason)
@@ -64,7 +64,7 @@ class FirstFailures:
         self._reported.discard(arm.signature)
         if self._has_result or self.why:
             return ""
-        arms = self._arms.setdefault(kind_of(reason), [])
+        arms = self._arms.setdefault(failure_kind(reason), [])
         arms.append(arm)
         if len(arms) < ARMS_ALIKE or self._reported:
             return ""

@@ -176,7 +176,7 @@ class SpendingSummary(Plain):
     spent: ArmHours
 
 
-def spending_of(objects: ObjectStore, view: SweepView) -> SpendingSummary:
+def summarize_spending(objects: ObjectStore, view: SweepView) -> SpendingSummary:
     """Sum up the last run's budget, and the hours of the sweep's arms."""
     space, arms = view.definition.space, view.arms.values()
     spent = Spent.stored(objects, view.definition.name)

@@ -21,7 +21,7 @@ from sweep.run import events
 from sweep.run.alike import FirstFailures, drop_failed_alike, failed_alike, put_failed_alike
 from sweep.run.budget import Spending
 from sweep.run.events import NOBODY, Event, Observer
-from sweep.run.forget_failed import CodeOfArms, failures, forget_failed
+from sweep.run.forget_failed import CodeOfArms, failure_problems, forget_failed
 from sweep.run.judging import Judging
 from sweep.run.searching import Search
 from sweep.run.summary import RunSummary
@@ -138,7 +138,7 @@ class Coordinator:
                     return None
                 if isinstance(step, Ask):
                     if arms := self.search.add_proposal(step):
-                        self._judging.expect(step.setting, step.number, arms)
+                        self._judging.await_arms(step.setting, step.number, arms)
                 elif record := self._stored_final(step, hands_out=True):
                     self.codes.refuse_others()
                     self._settle(step, record)
@@ -283,13 +283,13 @@ class Coordinator:
             self.problems.append(problem)
         self.stop(what)
 
-    def best(self, setting: str) -> ProposalOutcome | None:
+    def best_proposal(self, setting: str) -> ProposalOutcome | None:
         """The best proposal of a setting so far, of those that can win."""
         return winner_of(list(self.outcomes.get(setting, {}).values()))
 
     def summary(self) -> RunSummary:
         """Summary of this run, as it stands now."""
-        failed = failures(
+        failed = failure_problems(
             self.resume_command, self.outcomes, self._judging.failed_baselines, self._began_ms
         )
         return RunSummary(
@@ -329,7 +329,7 @@ class Coordinator:
         # winner must not announce its first one again.
         unjudged = []
         for (setting, p), own in zip(proposals, arms, strict=True):
-            outcome = self._judging.restore(setting, p, own, finals.result())
+            outcome = self._judging.restore_verdict(setting, p, own, finals.result())
             if outcome is None:
                 unjudged.append((setting, p, own))
             for arm, end in zip(own, outcome.arms, strict=True) if outcome is not None else ():
@@ -339,7 +339,7 @@ class Coordinator:
         for setting, p, own in unjudged:
             if p.outcome is not None:
                 self._judging.files.changed(setting)
-            self._judging.expect(setting, p.number, own)
+            self._judging.await_arms(setting, p.number, own)
 
     def _stored_final(self, arm: Arm, *, hands_out: bool = False) -> ArmRecord | None:
         """The final record of an arm, whoever trained it; what it needed in training is dropped.
@@ -370,7 +370,7 @@ class Coordinator:
         if arm.proposal is None:  # kept first: the proposals that are judged below read it
             self._judging.keep_baseline(record)
         self._observer.on_record(arm, True)
-        self._judging.settle(record)
+        self._judging.settle_arm(record)
 
     def _take_failure(self, arm: Arm, reason: str) -> None:
         """Take up that an arm failed in this run; the first ones, all alike, end the run."""

@@ -52,7 +52,7 @@ def forget_failed(objects: ObjectStore, definition: Definition) -> None:
         runs.forget(signature)
 
 
-def failures(
+def failure_problems(
     again: str,
     outcomes: Mapping[str, Mapping[int, ProposalOutcome]],
     failed_baselines: Mapping[str, ArmRecord],
@@ -83,10 +83,11 @@ def _failure_text(end: ArmEnd | ArmRecord, since_ms: int) -> str:
     """The reason of a failure; of one before ``since_ms`` also when and in which sweep it was."""
     if end.ended_ms >= since_ms:
         return end.reason
-    return f"{end.reason} ({failed_when(end.ended_ms, end.trained_for)}, and not tried again here.)"
+    when = failure_time_text(end.ended_ms, end.trained_for)
+    return f"{end.reason} ({when}, and not tried again here.)"
 
 
-def failed_when(ended_ms: int, trained_for: str | None) -> str:
+def failure_time_text(ended_ms: int, trained_for: str | None) -> str:
     """Text on when an arm failed, in this machine's time, and in which sweep."""
     minute = time.strftime("%Y-%m-%d %H:%M", time.localtime(ended_ms / 1000))
     return f"failed at {minute}" + f" in sweep {trained_for}" * bool(trained_for)

@@ -52,7 +52,7 @@ class Judging:
         self._waiting: dict[str, list[_Key]] = {}  # signature -> proposals that wait for it
         self._baseline_keys: dict[str, str] = {}  # signature -> ``record_key``
 
-    def restore(
+    def restore_verdict(
         self, setting: str, proposal: StoredProposal, arms: list[Arm], final: set[str]
     ) -> ProposalOutcome | None:
         """Restore a stored verdict where all its arms are final, and none was or is trained anew.
@@ -73,7 +73,7 @@ class Judging:
         self._has_winner |= outcome.can_win
         return outcome
 
-    def expect(self, setting: str, number: int, arms: list[Arm]) -> None:
+    def await_arms(self, setting: str, number: int, arms: list[Arm]) -> None:
         """Judge a proposal once its arms and their baselines are final, which may be now."""
         beside = zip(arms, self._plan.baselines[setting], strict=True)
         pairs = [(arm.signature, plain.signature) for arm, plain in beside]
@@ -91,7 +91,7 @@ class Judging:
         if record.status == "failed":
             self.failed_baselines[record.signature] = record
 
-    def settle(self, record: ArmRecord) -> None:
+    def settle_arm(self, record: ArmRecord) -> None:
         """Judge the proposals that waited for this final arm alone."""
         for setting, number in self._waiting.pop(record.signature, ()):
             _, missing = self._open[setting, number]

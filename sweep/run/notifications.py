@@ -62,10 +62,10 @@ def check_target(target: str) -> str:
     return target
 
 
-def shown(target: str) -> str:
-    """The part of the target that may be printed.
+def redact(target: str) -> str:
+    """Keep the part of the target that may be printed.
 
-    >>> shown("https://hooks.example.org/T0/B0/secret"), shown("mail -s secret me")
+    >>> redact("https://hooks.example.org/T0/B0/secret"), redact("mail -s secret me")
     ('https://hooks.example.org', 'the command to notify')
     """
     if not is_webhook(target):
@@ -111,7 +111,7 @@ class Notifier:
         self._events.put(None)
         self._thread.join(END_S)
         if self._thread.is_alive():
-            self._warn(f"{shown(self._target)} does not answer; the last news is not delivered.")
+            self._warn(f"{redact(self._target)} does not answer; the last news is not delivered.")
 
     def _deliver_all(self) -> None:
         while (event := self._events.get()) is not None:
@@ -187,11 +187,11 @@ def _post(url: str, body: bytes) -> None:
         error.close()
         kind = Undelivered if status >= 500 or status in _LATER else _Refused
         # Not its text: a server may repeat the address, which is a secret.
-        raise kind(f"{shown(url)} answered {status}.") from None
+        raise kind(f"{redact(url)} answered {status}.") from None
     except (OSError, http.client.HTTPException, ValueError) as error:  # a host that no name can be
         reason = getattr(error, "reason", error)
         why = reason if isinstance(reason, OSError) else type(error).__name__
-        raise Undelivered(f"{shown(url)} could not be reached: {why}.") from None
+        raise Undelivered(f"{redact(url)} could not be reached: {why}.") from None
 
 
 def _run(command: str, body: bytes) -> None:
@@ -206,16 +206,16 @@ def _run(command: str, body: bytes) -> None:
             start_new_session=True,  # Ctrl-C ends the sweep gently, and not this
         )
     except (OSError, ValueError) as error:
-        raise _Refused(f"{shown(command)} did not start: {type(error).__name__}.") from None
+        raise _Refused(f"{redact(command)} did not start: {type(error).__name__}.") from None
     try:
         process.communicate(body, timeout=TIMEOUT_S)
     except subprocess.TimeoutExpired:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-        raise _Refused(f"{shown(command)} took more than {TIMEOUT_S:g} s.") from None
+        raise _Refused(f"{redact(command)} took more than {TIMEOUT_S:g} s.") from None
     if process.returncode != 0:
-        raise _Refused(f"{shown(command)} ended with exit code {process.returncode}.")
+        raise _Refused(f"{redact(command)} ended with exit code {process.returncode}.")
 
 
 def is_webhook(target: str) -> bool:

@@ -187,7 +187,7 @@ def _head(coordinator: Coordinator, elapsed_s: float) -> list[RenderableType]:
     bar = Table.grid(expand=True)
     bar.add_row(ProgressBar(total=max(plan.arms_total, 1), completed=plan.arms_done))
     lower = "objective: lower is better"
-    winners = sum(coordinator.best(setting) is not None for setting in settings)
+    winners = sum(coordinator.best_proposal(setting) is not None for setting in settings)
     counts = counted(coordinator.search.judged)
     proposals = ", ".join(f"{n} {name}" for name, n in counts.items() if n) or "none judged yet"
     return [
@@ -238,7 +238,7 @@ def _best(coordinator: Coordinator, names: Mapping[str, str], *, most: int) -> T
 
 
 def _best_of(coordinator: Coordinator, setting: str) -> str:
-    best = coordinator.best(setting)
+    best = coordinator.best_proposal(setting)
     if best is not None:
         metric = coordinator.definition.space.base.facts.metric
         gain = "" if math.isnan(best.gain) else f"{metric.label} gain {best.gain:+.3f}; "

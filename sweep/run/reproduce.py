@@ -29,7 +29,7 @@ from trainables.records.objects import ObjectStore
 Records = Mapping[str, ArmRecord]  # by signature
 
 
-def before_of_cell(objects: ObjectStore, cell: FoundCell) -> Records:
+def records_of_cell(objects: ObjectStore, cell: FoundCell) -> Records:
     """The stored records of a cell's arms; Misuse where one has not ended."""
     store = ArmStore(objects)
     records: dict[str, ArmRecord] = {}
@@ -45,7 +45,7 @@ def before_of_cell(objects: ObjectStore, cell: FoundCell) -> Records:
     return records
 
 
-def reproduced_cell(
+def reproduce_cell(
     objects: ObjectStore, cell: FoundCell, before: Records, executor: Executor
 ) -> Reproduction:
     """Train the arms of a cell again and compare.
@@ -53,7 +53,7 @@ def reproduced_cell(
     Args:
         objects: the storage root; only a scratch store below it is written.
         cell: what to train.
-        before: its records, from ``before_of_cell``.
+        before: its records, from ``records_of_cell``.
         executor: as for ``run_sweep``.
     """
     store = ArmStore(objects)
@@ -62,7 +62,7 @@ def reproduced_cell(
     return _reproduce(objects, cell.definition, cell.named, before, final, executor)
 
 
-def reproduced(
+def reproduce_definition(
     objects: ObjectStore, definition: Definition, exported: Expected | None, executor: Executor
 ) -> Reproduction:
     """Train every arm of a definition again and compare.

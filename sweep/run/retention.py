@@ -27,7 +27,7 @@ def keep_winners_weights(objects: ObjectStore, view: SweepView) -> int:
     kept = {pair.constrained.signature for winner in winners for pair in winner.pairs}
     name = view.definition.name
     # Noted before anything is dropped: another sweep that ends meanwhile reads which arms to keep.
-    objects.put_json(_note(name), sorted(kept))
+    objects.put_json(_note_name(name), sorted(kept))
     for other in sweep_names(objects):
         if other == name:
             continue
@@ -56,12 +56,12 @@ def keep_winners_weights(objects: ObjectStore, view: SweepView) -> int:
 
 def _kept_by(objects: ObjectStore, definition: Definition) -> set[str]:
     """Arms that a sweep noted, and all arms of its proposals while it is not done."""
-    noted: set[str] | None = objects.get_derived(_note(definition.name), set)
+    noted: set[str] | None = objects.get_derived(_note_name(definition.name), set)
     if noted is not None and all_judged(objects, definition):
         return noted
     arms = stored_arms(objects, definition)
     return {arm.signature for arm in arms if arm.proposal is not None} | (noted or set())
 
 
-def _note(name: str) -> str:
+def _note_name(name: str) -> str:
     return f"{folder(name)}/kept-weights.json"

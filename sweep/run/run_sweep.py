@@ -86,7 +86,7 @@ def run_sweep(
             definition,
             observer=replace(observer, on_final=shown.show_final),
             ask_ahead=executor.where != "inline",
-            resume_command=run_again(objects, definition, executor, budget, accept_code),
+            resume_command=command_to_resume(objects, definition, executor, budget, accept_code),
             spending=Spending(patient, definition, budget),
             accept_code=accept_code,
         )
@@ -110,7 +110,7 @@ def run_sweep(
             try:
                 put_budget(patient, definition.name, budget, reached=reached)
                 # Without the budget: it trains the rest.
-                coordinator.resume_command = run_again(
+                coordinator.resume_command = command_to_resume(
                     patient, definition, executor, accept_code=accept_code
                 )
             except StoreError as error:
@@ -121,7 +121,7 @@ def run_sweep(
         return summary
 
 
-def run_again(
+def command_to_resume(
     objects: ObjectStore,
     definition: Definition,
     executor: Executor,

@@ -9,7 +9,7 @@ import torch
 
 from sweep.api import training
 from sweep.results.sweep_view import load_sweep
-from sweep.run.budget import spending_of
+from sweep.run.budget import summarize_spending
 from sweep.run.signals import KNOWN
 from sweep.study.definition import load_definition, put_definition
 from sweep.study.lock import driver_lock
@@ -180,7 +180,7 @@ def test_a_driver_that_is_started_again_asks_nobody_to_resume(
         view,
         coordinator.summary(),
         lambda *_: pytest.fail("it is not done"),
-        spending_of(objects, view).spent,
+        summarize_spending(objects, view).spent,
     )
     said = capsys.readouterr().err
     assert ("Continue with `sweep resume toy --storage" in said) is not is_supervised

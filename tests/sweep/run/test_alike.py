@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sweep.run.alike import failed_alike, kind_of
+from sweep.run.alike import failed_alike, failure_kind
 from sweep.run.signals import stop_on_signals
 from sweep.study.arms import Arm
 from tests.support.command_line import SPACE_FILE, sweep
@@ -160,7 +160,7 @@ def test_arms_that_report_before_they_fail_end_the_sweep_as_well(objects: Object
     ],
 )
 def test_numbers_paths_and_hashes_make_no_other_kind(one: str, other: str) -> None:
-    assert kind_of(one) == kind_of(other)
+    assert failure_kind(one) == failure_kind(other)
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_numbers_paths_and_hashes_make_no_other_kind(one: str, other: str) -> No
     ],
 )
 def test_other_words_make_another_kind(one: str, other: str) -> None:
-    assert kind_of(one) != kind_of(other)
+    assert failure_kind(one) != failure_kind(other)
 
 
 def test_arms_that_do_not_report_end_when_the_sweep_is_to_end(objects: ObjectStore) -> None:

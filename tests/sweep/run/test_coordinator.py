@@ -432,7 +432,7 @@ def test_the_best_of_a_setting_is_known_while_it_runs(objects: ObjectStore) -> N
             objective=objective[arm.proposal],
         ),
     )
-    best = coordinator.best("g1")
+    best = coordinator.best_proposal("g1")
     winners = [o for o in coordinator.outcomes["g1"].values() if o.can_win]
     assert best == min(winners, key=lambda o: o.objective)
 

@@ -12,7 +12,7 @@ import pytest
 from sweep.doctor.machine import check_notification
 from sweep.run import notifications
 from sweep.run.events import Event
-from sweep.run.notifications import Notifier, check_target, notifying, shown
+from sweep.run.notifications import Notifier, check_target, notifying, redact
 from sweep.run.signals import KNOWN
 from tests.support.command_line import refused, sweep
 from tests.support.servers.webhooks import Webhook, webhook_server
@@ -168,10 +168,10 @@ def test_what_nobody_can_be_told_through_is_refused_without_showing_it(target: s
 
 
 def test_a_target_is_shown_without_its_secret() -> None:
-    assert shown(f"https://Hooks.Example.org:8443/{SECRET}?t={SECRET}") == (
+    assert redact(f"https://Hooks.Example.org:8443/{SECRET}?t={SECRET}") == (
         "https://hooks.example.org:8443"
     )
-    assert shown(f"curl -d @- https://host/{SECRET}") == "the command to notify"
+    assert redact(f"curl -d @- https://host/{SECRET}") == "the command to notify"
 
 
 # --- sweeps ---------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 from search_spaces.space import SearchSpace
 from sweep.errors import NameTaken
 from sweep.executors.executor import Executor
-from sweep.run.run_sweep import run_again
+from sweep.run.run_sweep import command_to_resume
 from sweep.study.definition import (
     Definition,
     folder,
@@ -102,11 +102,11 @@ def test_data_that_single_settings_read_may_move(objects: ObjectStore) -> None:
     assert put_definition(objects, given) == there
     for found in (with_folders_of(there, given.space), with_folder(there, "/data2")):
         assert found.space == moved("/data2")
-    again = run_again(objects, given, Executor("inline"))
+    again = command_to_resume(objects, given, Executor("inline"))
     assert "--data /data2" in again
     assert "--stall-after" not in again
     slow = replace(there, space=replace(there.space, stall_after_s=7200.0))
-    again = run_again(objects, slow, Executor("inline"))
+    again = command_to_resume(objects, slow, Executor("inline"))
     assert "--stall-after 7200" in again
     assert "--data" not in again
 
