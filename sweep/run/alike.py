@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from sweep.study.arms import Arm
 from sweep.study.definition import folder
-from trainables.plain import Json
 from trainables.records.arm_record import Status
 from trainables.records.objects import ObjectStore
 from trainables.retries import ARMS_ALIKE
@@ -96,17 +95,15 @@ def failed_alike(objects: ObjectStore, sweep: str, *, since_s: float = 0.0) -> s
         sweep: its name.
         since_s: a run that ended before, in seconds since 1970, does not count.
     """
-    ended_s, why = objects.get_derived(_name(sweep), _from_json) or (0.0, "")
+    ended_s, why = objects.get_derived(
+        _name(sweep), lambda plain: (float(plain.get("ended_s", 0.0)), str(plain["why"]))
+    ) or (0.0, "")
     return why if ended_s >= since_s else ""
 
 
 def drop_failed_alike(objects: ObjectStore, sweep: str) -> None:
     """Forget why the last run ended, as the next one begins."""
     objects.delete(_name(sweep))
-
-
-def _from_json(plain: Mapping[str, Json]) -> tuple[float, str]:
-    return float(plain.get("ended_s", 0.0)), str(plain["why"])
 
 
 def _name(sweep: str) -> str:

@@ -118,19 +118,18 @@ def _last_numbers(record: ArmRecord) -> list[str]:
     A finished arm has those of tables and verdicts: in the task's unit, over every noise draw.
     Others have those of the last report, which is over one draw.
     """
-    measured, constraint = record.evaluation, record.config.constraint
-    if measured is not None:
-        judged = None if constraint is None else judge([record], constraint)
-        share = None if judged is None else max(judged.held_out)
-        return _glance(measured.held_out_losses()[-1], share)
+    measured, constraint, source = record.evaluation, record.config.constraint, ""
     scalars = record.reports[-1].scalars if record.reports else {}
-    shown = _glance(scalars.get(REPORTED_LOSS), scalars.get(REPORTED_MISSING_SHARE))
-    return [f"at its last report, of one noise draw: {shown[0]}", *shown[1:]] if shown else []
-
-
-def _glance(loss: float | None, missing_share: float | None) -> list[str]:
+    loss, share = scalars.get(REPORTED_LOSS), scalars.get(REPORTED_MISSING_SHARE)
+    if measured is None:
+        source = "at its last report, of one noise draw: "
+    else:
+        judged = None if constraint is None else judge([record], constraint)
+        loss = measured.held_out_losses()[-1]
+        share = None if judged is None else max(judged.held_out)
     shown = [] if loss is None else [f"held-out loss {loss:.3g}"]
-    return shown + ([] if missing_share is None else [f"worst missing share {missing_share:+.2f}"])
+    shown += [] if share is None else [f"worst missing share {share:+.2f}"]
+    return [f"{source}{shown[0]}", *shown[1:]] if shown else []
 
 
 def seconds_left(coordinator: Coordinator) -> float | None:

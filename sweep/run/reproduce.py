@@ -56,10 +56,8 @@ def reproduce_cell(
         before: its records, from ``records_of_cell``.
         executor: as for ``run_sweep``.
     """
-    store = ArmStore(objects)
-    beside = (store.record(arm.signature) for arm in cell.beside)
-    final = [record for record in beside if record is not None and record.is_final]
-    return _reproduce(objects, cell.definition, cell.named, before, final, executor)
+    beside = _stored_finals(objects, cell.beside).values()
+    return _reproduce(objects, cell.definition, cell.named, before, beside, executor)
 
 
 def reproduce_definition(
@@ -142,7 +140,7 @@ def _reproduce(
     definition: Definition,
     arms: Sequence[Arm] | None,
     before: Records | None,
-    beside: Sequence[ArmRecord],
+    beside: Iterable[ArmRecord],
     executor: Executor,
 ) -> Reproduction:
     """Train in a scratch store, which is deleted again where the numbers are the same.

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 
-from search_spaces.space import ORDER_FREE, SearchSpace
+from search_spaces.space import ORDER_FREE
 from sweep.study.arms import Arm, arms_of_proposal
 from sweep.study.plan import Ask, Plan
-from sweep.study.proposals import (
-    Observation,
-    Point,
-    ProposalOutcome,
-    known_of,
-    put_proposal,
-    put_retired,
-)
+from sweep.study.proposals import Point, ProposalOutcome, known_of, put_proposal, put_retired
 from sweep.study.sampler import propose
 from trainables.records.objects import ObjectStore
-
-# Arguments of ``propose``.
-_Request = tuple[SearchSpace, str, int, list[Observation], list[Point]]
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +47,7 @@ class Search:
         setting, number = ask.setting, ask.number
         try:
             ahead = self._ahead.pop((setting, number), None)
-            point = propose(*self._request(ask)) if ahead is None else ahead.result()
+            point = self._bind_propose(ask)() if ahead is None else ahead.result()
             # Built before it is stored: a point that no run accepts must not stay in the store.
             arms = arms_of_proposal(self.definition, setting, number, point)
         except Exception as error:
@@ -76,7 +68,7 @@ class Search:
         ask = self.plan.upcoming()
         if ask is None or (ask.setting, ask.number) in self._ahead:
             return
-        self._ahead[ask.setting, ask.number] = self._thread.submit(propose, *self._request(ask))
+        self._ahead[ask.setting, ask.number] = self._thread.submit(self._bind_propose(ask))
 
     def retire(self, setting: str, what: str, error: Exception) -> None:
         """End the search of a setting for this run; ``what`` was tried when it broke."""
@@ -89,8 +81,9 @@ class Search:
         if self._thread is not None:
             self._thread.shutdown(cancel_futures=True)
 
-    def _request(self, ask: Ask) -> _Request:
+    def _bind_propose(self, ask: Ask) -> Callable[[], Point]:
+        """Bind ``propose`` to what is known now; a thread must not read it later, as it changes."""
         space, setting = self.definition.space, ask.setting
         is_free = space.sampler in ORDER_FREE  # it reads none of them, and building them costs
         known = ([], []) if is_free else known_of(self.points[setting], self.outcomes[setting])
-        return space, setting, ask.number, *known
+        return partial(propose, space, setting, ask.number, *known)
