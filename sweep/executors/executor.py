@@ -54,7 +54,7 @@ class Executor:
     def _counts(self) -> dict[str, int | None]:
         return {"workers": self.workers, "fuse": self.fuse, "processes": self.processes}
 
-    def train(self, coordinator: Coordinator, patience_s: float) -> None:
+    def train(self, coordinator: Coordinator) -> None:
         """Train what the coordinator hands out.
 
         Raises:
@@ -70,10 +70,4 @@ class Executor:
             from sweep.executors import tune  # imports Ray: a second nobody else pays
 
             train = tune.train_on_cluster if self.where == "cluster" else tune.train_on_local_ray
-            train(
-                coordinator,
-                workers=self.workers,
-                most=most,
-                processes=self.processes or 1,
-                patience_s=patience_s,
-            )
+            train(coordinator, workers=self.workers, most=most, processes=self.processes or 1)

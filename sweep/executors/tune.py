@@ -35,11 +35,10 @@ from sweep.executors.trials import LiveTrials
 from sweep.run.coordinator import Coordinator
 from sweep.study import advice
 from sweep.study.definition import definition_name
-from trainables import trial
+from trainables import retries, trial
 from trainables.errors import InvalidValue
 from trainables.machine.cores import usable_cores
 from trainables.plain import Json
-from trainables.retries import WORKER_DEATHS
 from trainables.trial import ArmTrial, arms_of, resources_of, trial_config
 
 log = logging.getLogger(__name__)
@@ -51,7 +50,7 @@ KEPT_IN = ("_live_trials", "_stopped_trials", "_failed_trials", "_trials_to_cach
 
 
 def train_on_local_ray(
-    coordinator: Coordinator, *, workers: int | None, most: int, processes: int, patience_s: float
+    coordinator: Coordinator, *, workers: int | None, most: int, processes: int
 ) -> None:
     """Start a Ray cluster of this machine alone, train every arm on it, and end it.
 
@@ -73,11 +72,11 @@ def train_on_local_ray(
         if classes.on_gpu and workers is not None:
             classes.pack(workers, gpus)
         capacity = FixedCapacity(workers or max(1, classes.standard.slots(machines)), machines)
-        _fit(coordinator, classes, capacity, most, patience_s, scratch)
+        _fit(coordinator, classes, capacity, most, scratch)
 
 
 def train_on_cluster(
-    coordinator: Coordinator, *, workers: int | None, most: int, processes: int, patience_s: float
+    coordinator: Coordinator, *, workers: int | None, most: int, processes: int
 ) -> None:
     """Train every arm on the Ray cluster that this machine belongs to, within this sweep's share.
 
@@ -96,7 +95,7 @@ def train_on_cluster(
         if warning := unused_gpus(classes.standard, there, sweep, stop=stop):
             log.warning(warning)
         try:
-            _fit(coordinator, classes, capacity, most, patience_s, scratch)
+            _fit(coordinator, classes, capacity, most, scratch)
         finally:
             with suppress(Exception):  # the head may be gone; the others see silence, too
                 shares.leave()
@@ -107,7 +106,6 @@ def _fit(
     classes: ResourceClasses,
     capacity: Capacity,
     most: int,
-    patience_s: float,
     scratch: Path,
 ) -> None:
     stalls = Stalls(coordinator.definition.space.stall_after_s)
@@ -115,7 +113,7 @@ def _fit(
     tuner = Tuner(
         tune.with_resources(ArmTrial, resources_of),
         tune_config=TuneConfig(
-            search_alg=_PlanSearcher(live, patience_s),
+            search_alg=_PlanSearcher(live),
             scheduler=_Scheduler(live),
             num_samples=-1,
             reuse_actors=True,
@@ -194,11 +192,10 @@ class _WithoutState:
 class _PlanSearcher(_WithoutState, Searcher):
     """Tune's view of the coordinator."""
 
-    def __init__(self, live: LiveTrials, patience_s: float) -> None:
+    def __init__(self, live: LiveTrials) -> None:
         super().__init__()
         self._live = live
         self._coordinator = live.coordinator
-        self._patience_s = patience_s
 
     def suggest(self, trial_id: str) -> dict[str, Json] | None:
         """The next arm; None while live arms may still come back; FINISHED when none can."""
@@ -211,7 +208,7 @@ class _PlanSearcher(_WithoutState, Searcher):
         return trial_config(
             [arm.config for arm in assigned.arms],
             self._coordinator.objects.root,
-            self._patience_s,
+            retries.STORE_PATIENCE_S,
             driver=self._coordinator.runs.driver,
             sweep=self._coordinator.definition.name,
             landmark=definition_name(self._coordinator.definition.name),
@@ -364,7 +361,7 @@ class _Scheduler(_WithoutState, FIFOScheduler):
 
     def _tell(self, trial: Trial) -> None:
         deaths = trial.num_failures - self._failures_before.get(trial.trial_id, 0)
-        if deaths > WORKER_DEATHS:
+        if deaths > retries.WORKER_DEATHS:
             raise RuntimeError(f"workers die before they can train: {trial.get_error()}")
         if trial.trial_id in self._ended_by_us:
             self._ended_by_us.discard(trial.trial_id)

@@ -21,10 +21,10 @@ from sweep.study.advice import note, resume
 from sweep.study.definition import Definition, load_definition
 from sweep.study.lock import driver_lock
 from sweep.study.requirements import folder_of
+from trainables import retries
 from trainables.errors import StoreError
 from trainables.records.objects import ObjectStore
 from trainables.records.retrying import RetryingStore
-from trainables.retries import STORE_PATIENCE_S
 
 
 class Executor(Protocol):
@@ -38,7 +38,7 @@ class Executor(Protocol):
     def options(self) -> tuple[str, ...]:
         """Options of a command line for the same executor, but for the place."""
 
-    def train(self, coordinator: Coordinator, patience_s: float) -> None:
+    def train(self, coordinator: Coordinator) -> None:
         """Train the arms that the coordinator hands out until it has no more, or is stopped."""
 
 
@@ -52,7 +52,6 @@ def run_sweep(
     retry_failed: bool = False,
     accept_code: bool = False,
     budget: Budget = NO_LIMIT,
-    patience_s: float = STORE_PATIENCE_S,
 ) -> RunSummary:
     """Train the arms of a stored sweep that are not final, and return how the run ended.
 
@@ -65,7 +64,6 @@ def run_sweep(
         retry_failed: train failed arms again.
         accept_code: take arms that other code trained as they are; else they are refused.
         budget: limits after which no more arms are begun.
-        patience_s: how long writers wait for a store that cannot be written.
 
     Raises:
         AlreadyRunning: another driver works on this sweep.
@@ -73,7 +71,7 @@ def run_sweep(
         Failure: there is no Ray.
         Misuse: there is no machine that can hold an arm.
     """
-    patient = RetryingStore(objects.root, patience_s=patience_s)
+    patient = RetryingStore(objects.root, patience_s=retries.STORE_PATIENCE_S)
     with ExitStack() as stack:
         # Before the lock: a `sweep stop` that comes while this driver starts is meant for it.
         known = stop_request(patient, definition.name)
@@ -101,7 +99,7 @@ def run_sweep(
         stack.enter_context(polling(standstill.poll, POLL_STANDSTILL_S, "standstill"))
         try:
             with stop_on_signals(coordinator):
-                executor.train(coordinator, patience_s)
+                executor.train(coordinator)
         except KeyboardInterrupt:
             coordinator.stop("Ctrl-C")
         except StoreError as error:

@@ -36,13 +36,15 @@ from sweep.run import signals
 from sweep.study.definition import load_definition
 from sweep.executors.executor import Executor
 from sweep.run.run_sweep import run_sweep
+from trainables import retries
 from trainables.records.objects import ObjectStore
 root, where, patience_s, workers, name, beat_s, grace_s, fuse, processes = sys.argv[1:]
 fair_share.BEAT_EVERY_S = float(beat_s)
 signals.GRACE_S = float(grace_s)
+retries.STORE_PATIENCE_S = float(patience_s)
 objects = ObjectStore(root)
 executor = Executor(where, *(int(count) or None for count in (workers, fuse, processes)))
-summary = run_sweep(objects, load_definition(objects, name), executor, patience_s=float(patience_s))
+summary = run_sweep(objects, load_definition(objects, name), executor)
 print(summary)
 sys.exit(summary.exit_code)
 """
@@ -94,7 +96,7 @@ class Driver:
         Args:
             objects: the storage root.
             where: as for ``run_sweep``.
-            patience_s: as for ``run_sweep``.
+            patience_s: how long writers wait for a store that cannot be written.
             workers: as for ``run_sweep``.
             name: of the sweep.
             beat_s: how often drivers on one cluster look for each other.

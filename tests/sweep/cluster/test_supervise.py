@@ -126,7 +126,7 @@ def test_a_budget_is_reached_once_although_an_arm_has_failed(objects: ObjectStor
     class Fails:
         where, options = "inline", ()
 
-        def train(self, coordinator: Coordinator, patience_s: float) -> None:
+        def train(self, coordinator: Coordinator) -> None:
             train(coordinator, ends_where(lambda arm: arm.config.seed == 1, "failed", "no kernel."))
 
     def drives(known: str) -> int:

@@ -377,7 +377,7 @@ def test_arms_are_kept_from_a_lost_gpu_while_another_machine_has_one(
     monkeypatch.setattr(ray, "nodes", lambda: nodes)
     tolerant = replace(definition(), space=replace(definition().space, tolerance=0.3))
     live = Work(objects, Capacity(1), tolerant).live
-    searcher, controller = _PlanSearcher(live, 0), Controller()
+    searcher, controller = _PlanSearcher(live), Controller()
     scheduler = _Scheduler(live)
     first = searcher.suggest("t0")
     assert first is not None
@@ -409,7 +409,7 @@ def test_a_trial_that_holds_a_lost_gpu_ends_where_arms_can_go_to_another_machine
     nodes = [{"NodeID": node, "Alive": True, "Resources": {"GPU": 1.0}} for node in "ab"]
     monkeypatch.setattr(ray, "nodes", lambda: nodes)
     work = Work(objects, Capacity(2))
-    searcher, ends = _PlanSearcher(work.live, 0), _AtNextReport(work.live)
+    searcher, ends = _PlanSearcher(work.live), _AtNextReport(work.live)
     assert searcher.suggest("t0") is not None
     assert searcher.suggest("t1") is not None
     (arm,) = work.arms("t0")
@@ -432,7 +432,7 @@ def test_a_trial_that_holds_a_lost_gpu_ends_where_arms_can_go_to_another_machine
 def test_a_problem_of_a_group_is_told_once(objects: ObjectStore) -> None:
     """Of every arm it would end the sweep: three first arms that fail alike do."""
     live = Work(objects, Capacity(1), most=4).live
-    searcher = _PlanSearcher(live, 0)
+    searcher = _PlanSearcher(live)
     assert searcher.suggest("t0") is not None
     assert len(live.assigned["t0"].arms) == 4
     searcher.on_trial_complete("t0", {PROBLEM: "RuntimeError: of the worker"})

@@ -33,6 +33,7 @@ from sweep.study.definition import Definition, put_definition
 from tests.support.command_line import SPACE_FILE, refused, sweep
 from tests.support.records import finished
 from tests.support.toy_sweeps import LOSSES, definition, outcomes, started, train
+from trainables import retries
 from trainables.errors import InvalidValue, Misuse
 from trainables.records.arm_record import ArmRecord, Report
 from trainables.records.arms import ArmStore
@@ -270,7 +271,7 @@ def test_an_interrupted_run_has_not_reached_its_budget_whatever_it_has_spent(
 
 
 def test_a_store_that_is_away_as_the_budget_is_reached_is_told_in_the_summary(
-    objects: ObjectStore,
+    objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked, budget = put_definition(objects, definition()), Budget(max_arms=3)
     there, told = Path(objects.root, "sweeps", "toy", "budget.json"), list[Event]()
@@ -278,15 +279,14 @@ def test_a_store_that_is_away_as_the_budget_is_reached_is_told_in_the_summary(
     class Blocked:
         where, options = "inline", ()
 
-        def train(self, coordinator: Coordinator, patience_s: float) -> None:
+        def train(self, coordinator: Coordinator) -> None:
             train(coordinator)
             there.unlink()
             (there / "in the way").mkdir(parents=True)
 
-    summary = run_sweep(
-        objects, asked, Blocked(), display=False, budget=budget, patience_s=0.0,
-        observer=Observer(on_event=told.append),
-    )  # fmt: skip
+    monkeypatch.setattr(retries, "STORE_PATIENCE_S", 0.0)
+    follows = Observer(on_event=told.append)
+    summary = run_sweep(objects, asked, Blocked(), display=False, budget=budget, observer=follows)
     assert (summary.arms_done, summary.exit_code) == (3, 1)
     assert "budget.json" in summary.problems[0]
     assert "--max-arms 3" in summary.resume_command
@@ -301,7 +301,7 @@ class _Interrupted:
     def __init__(self, after: Callable[[Coordinator], object] = lambda coordinator: None) -> None:
         self.after = after
 
-    def train(self, coordinator: Coordinator, patience_s: float) -> None:
+    def train(self, coordinator: Coordinator) -> None:
         self.after(coordinator)
         raise KeyboardInterrupt
 

@@ -163,7 +163,7 @@ def test_sigterm_does_not_wait_for_arms_that_do_not_report(
     class Hanging:
         where, options = "inline", ()
 
-        def train(self, coordinator: Coordinator, patience_s: float) -> None:
+        def train(self, coordinator: Coordinator) -> None:
             signal.raise_signal(signal.SIGTERM)
             time.sleep(30)
             slept_through.append(True)
