@@ -200,7 +200,7 @@ def _check_ray() -> Check:
 def check_notification(target: str) -> Check:
     """Check that a test notification is delivered. Misuse when ``target`` is no URL or command."""
     from sweep.run.events import Event
-    from sweep.run.notifications import Undelivered, check_target, deliver, shown
+    from sweep.run.notifications import Undelivered, check_target, deliver, redact
 
     try:
         deliver(
@@ -209,4 +209,4 @@ def check_notification(target: str) -> Check:
         )
     except Undelivered as error:
         return Check("notify", False, str(error), "Correct the address or the command.")
-    return Check("notify", True, f"{shown(target)} accepted a test notification")
+    return Check("notify", True, f"{redact(target)} accepted a test notification")
