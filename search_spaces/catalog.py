@@ -29,7 +29,7 @@ from search_spaces.paper.video import DATA_SETS, TRAIN_GAMMAS
 from search_spaces.ranges import Range
 from search_spaces.settings import require_short_names
 from search_spaces.space import HOW_IT_RUNS, Phase, SearchSpace, Setting
-from trainables.config.arm import ArmConfig, default_constraint, field_names
+from trainables.config.arm import ArmConfig, default_constraint, field_of
 from trainables.config.constraint import TOLERANCE
 from trainables.errors import InvalidValue, Misuse, UnknownName, require
 from trainables.plain import Json
@@ -282,10 +282,8 @@ def with_data_set(space: SearchSpace, name: str) -> SearchSpace:
 
 def with_values(space: SearchSpace, values: Mapping[str, Json]) -> SearchSpace:
     """The space with fields of its own or of its base run replaced (``--set name=value``)."""
-    known = (*SPACE_FIELDS, *field_names())
     for name in values:
-        if name not in known:
-            raise UnknownName.among("field", name, known)
+        field_of(name, SPACE_FIELDS)
     if "seed" in values:
         raise InvalidValue(
             "seed is set by search_seeds (--seeds): every proposal is trained on each."

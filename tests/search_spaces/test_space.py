@@ -28,7 +28,8 @@ from search_spaces.space import (
 )
 from tests.support.sweeps import SPACE
 from trainables.config.arm import FIRST_NAMES, ArmConfig, field_names
-from trainables.errors import InvalidValue, Misuse, UnknownName
+from trainables.config.constraint import REMOVED
+from trainables.errors import InvalidValue, Misuse, RemovedOption, UnknownName
 from trainables.plain import with_names
 from trainables.primal_dual.constraints import dual_step
 from trainables.primal_dual.schedule import is_dual_step, lr_factor
@@ -516,3 +517,14 @@ def test_fields_of_settings_in_files_may_have_their_first_names() -> None:
     assert SearchSpace.from_json(plain) == space
     with pytest.raises(InvalidValue, match="it is called decay_fraction now"):
         replace(SPACE, settings=(Setting("one", {"decay_share": 0.5}),))
+    with pytest.raises(InvalidValue, match="it is called decay_fraction now"):
+        catalog.with_values(SPACE, {"decay_share": 0.5})
+
+
+@pytest.mark.parametrize("name", REMOVED)
+def test_a_removed_option_is_refused_as_removed_wherever_it_is_set(name: str) -> None:
+    message = rf"unknown field 'constraint\.{name}': the option was removed\."
+    with pytest.raises(RemovedOption, match=message):
+        catalog.with_values(SPACE, {f"constraint.{name}": 1})
+    with pytest.raises(RemovedOption, match=message):
+        replace(SPACE, settings=(Setting("one", {f"constraint.{name}": 1}),))

@@ -418,17 +418,18 @@ def field_names() -> tuple[str, ...]:
     )
 
 
-def field_of(name: str) -> str:
-    """Return ``name`` when it is a settable field of a run.
+def field_of(name: str, others: tuple[str, ...] = ()) -> str:
+    """Return ``name`` when it is a settable field of a run, or one of ``others``.
 
     Raises:
         UnknownName: it is none.
         RemovedOption: it was one.
     """
-    if name not in field_names():
-        if RENAMED.get(name) in field_names():
+    known = (*others, *field_names())
+    if name not in known:
+        if RENAMED.get(name) in known:
             raise RemovedOption(f"unknown field {name!r}: it is called {RENAMED[name]} now.")
         if name.removeprefix("constraint.") in REMOVED:
             raise RemovedOption(f"unknown field {name!r}: the option was removed.")
-        raise UnknownName.among("field", name, field_names())
+        raise UnknownName.among("field", name, known)
     return name
