@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from search_spaces import catalog
 from search_spaces.start_points import EVERY, Start
@@ -36,6 +37,8 @@ def starts_from(
 
 
 def _of_file(text: str) -> Start:
+    if not Path(text).expanduser().is_file():
+        raise Misuse(f"--start-from must be a sweep or an exported file that is here, got {text}.")
     found = catalog.find(text)
     space = found.space
     if len(space.settings) != 1 or (found.expected is None and space.name != "arm"):

@@ -49,7 +49,7 @@ class RunSummary:
         less = f"{self.budget} for as long again" if of_hours else f"a higher {option} some of them"
         return (
             f"{self.sweep} reached its budget ({self.budget}): {self.arms_done} of "
-            f"{self.arms_total} arms are final, {self.arms_total - self.arms_done} are not "
-            f"trained; {took or f'its arms took {held_text(self.spent)}'}. "
+            f"{self.arms_total} arms are final, {self.arms_total - self.arms_done} still "
+            f"to train; {took or f'its arms took {held_text(self.spent)}'}. "
             f"`{self.resume_command}` trains the rest, with {less}."
         )

@@ -126,6 +126,8 @@ def test_what_has_no_winner_or_is_not_there_is_refused(
     with pytest.raises(Misuse, match=r"not read from here.*sweep export"):
         starts_from(["toy"], None, say=nothing)
     file = tmp_path / "space.json"
+    with pytest.raises(Misuse, match=f"must be a sweep or an exported file .* got {file}"):
+        starts_from([str(file)], objects, say=nothing)
     file.write_text(json.dumps(definition().space.to_json()), encoding="utf-8")
     with pytest.raises(Misuse, match="must be an exported configuration"):
         starts_from([str(file)], objects, say=nothing)

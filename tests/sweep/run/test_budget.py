@@ -237,7 +237,7 @@ def test_a_reached_budget_is_no_failure_and_says_what_is_left_and_how_to_go_on(
     assert (summary.exit_code, summary.is_done) == (0, False)
     line = summary.budget_line()
     assert "toy reached its budget (--max-arms 4): 4 of 16 arms are final" in line
-    assert "12 are not trained; its arms took 3 min 16 s. " in line  # 4 x 49 s
+    assert "12 still to train; its arms took 3 min 16 s. " in line  # 4 x 49 s
     assert f"`sweep resume toy --storage {objects.root}` trains the rest" in line
     event = ended_event(summary)
     assert event is not None
