@@ -304,6 +304,7 @@ def next_step(entries: Sequence[SettingSummary]) -> Step | None:
     alpha = f"{min((run.constraint.alpha for run in runs if run.constraint), default=0.0):.4g}"
     steps = 2 * max((run.steps for run in runs), default=0)
     longer = f"`sweep run SPACE --name NEW --set steps={steps}`"
+    near = f"a proposal came close in only {kinds.count('close')} of {len(kinds)} settings"
     more = 2 * max(entry.proposals.wanted for entry in entries)
     return {
         "worse": Step(f"First lower primal_lr, or train longer ({longer})."),
@@ -316,8 +317,9 @@ def next_step(entries: Sequence[SettingSummary]) -> Step | None:
             ("resume", "--proposals", str(more)),
         ),
         "far": Step(
-            f"Ask for less than alpha {alpha}, or train longer ({longer}): no proposal came close, "
-            "so that more of them hardly help."
+            f"Ask for less than alpha {alpha}, or train longer ({longer}): "
+            f"{near if 'close' in kinds else 'no proposal came close'}, so that more of them "
+            "hardly help."
         ),
         "beats no trivial predictor": Step(f"Train longer ({longer}) or with another primal_lr."),
         "not binding": Step(f"Ask for more than alpha {alpha}."),

@@ -100,7 +100,9 @@ def resolve_data(space: SearchSpace) -> SearchSpace:
                 _say_how_it_is_read(run)
         except BadData as error:
             gives_none = run.data.folder is None and _reads_folder(run)
-            hint = " Give the folder or address with --data, or set SWEEP_DATA." * gives_none
+            of_hub = run.data.name.startswith("hf:")
+            by = "--set data.folder=DIR" if of_hub else "--data, or set SWEEP_DATA"
+            hint = f" Give the folder or address with {by}." * gives_none
             if len({other.data.name for other in runs.values()}) > 1:
                 hint += f" Or leave settings like {name} out with --only."
             raise BadData(f"{error}{hint}") from error

@@ -224,6 +224,12 @@ def test_less_than_an_alpha_is_said_of_the_alpha_itself() -> None:
     assert "Ask for less than alpha 0.1096," in answer([lost(0.93, alpha=0.1096)])
 
 
+def test_advice_to_most_settings_counts_those_in_which_a_proposal_came_close() -> None:
+    assert ": no proposal came close, so" in answer([lost(0.93), lost(0.93)])
+    mixed = answer([lost(0.93), lost(0.3), lost(0.93)])
+    assert ": a proposal came close in only 1 of 3 settings, so" in mixed
+
+
 def test_a_pair_of_two_codes_has_no_gain_and_gives_no_advice() -> None:
     codes = ["trainables 1a", "trainables 2b"]
     found = findings([entry(66.0, 66.0, codes=codes)])

@@ -294,9 +294,14 @@ def test_a_folder_that_holds_no_data_set_is_told(library: Any, tmp_path: Path) -
         load_text(hub(tmp_path / "notes"))
 
 
-def test_a_data_set_that_is_nowhere_is_told_with_the_way_to_fetch_it(library: Any) -> None:
+def test_a_data_set_that_is_nowhere_is_told_with_the_way_to_fetch_it(
+    library: Any, tmp_path: Path
+) -> None:
     with pytest.raises(BadData, match=r"nor in the Hub's cache .*load_dataset\('a/b', 'c'\)"):
         load_text(hub(None, "hf:a/b:c"))
+    words = ("--data", "hf:a/b", "--set", f"model.checkpoint={checkpoint_in(tmp_path / 'encoder')}")
+    said = refused("run", "text_classification_ut", *words, "--set", "device=cpu")
+    assert "Give the folder or address with --set data.folder=DIR." in said
 
 
 def test_without_the_library_the_message_says_what_to_install() -> None:
