@@ -18,14 +18,14 @@ from PIL import Image
 
 from tests.support.browser import browser
 
-SIZE = (1440, 1200)
-CROP = (200, 285, 1400, 1164)  # without MLflow's own head and menu
+SIZE = (1600, 1160)
+SHOWN = (1200, 870)
 DRAWN = "document.querySelectorAll('.js-plotly-plot .scatterlayer .trace').length >= 16"
 SETTLED_S = 2.0  # charts are drawn twice
 
 
 def picture(address: str, file: Path) -> None:
-    """What is seen of the page once its charts are drawn, in 256 colours."""
+    """What is seen of the whole page once its charts are drawn, in 256 colours."""
     with browser(SIZE) as page:
         page.open(address.partition("#")[0])
         page.wait_for("document.querySelector('button[aria-label=Close]')")  # of the assistant
@@ -34,7 +34,7 @@ def picture(address: str, file: Path) -> None:
         page.wait_for(DRAWN)
         time.sleep(SETTLED_S)
         page.picture(file)
-    seen = Image.open(io.BytesIO(file.read_bytes())).convert("RGB").crop(CROP)
+    seen = Image.open(io.BytesIO(file.read_bytes())).convert("RGB").resize(SHOWN)
     seen.quantize(256).save(file, optimize=True)
 
 
