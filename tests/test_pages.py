@@ -27,6 +27,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`(sweep [^`\n]+)`")
+INDENTED = re.compile(r"^ {4}(sweep .+)$", re.MULTILINE)
 # Why the commands of these programs run in no test of ours.
 NOT_RUN = {
     ".": "sets up the shell",
@@ -98,9 +99,10 @@ def test_a_command_of_a_page_is_one_that_the_command_line_takes(
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_a_command_within_a_sentence_has_only_options_that_there_are(page: Path) -> None:
-    for text in INLINE.findall(page.read_text(encoding="utf-8")):
-        _, verb, *words = shlex.split(text)
+def test_a_command_outside_of_blocks_has_only_options_that_there_are(page: Path) -> None:
+    written = page.read_text(encoding="utf-8").replace("\\\n", " ")
+    for text in INLINE.findall(written) + INDENTED.findall(BLOCK.sub("", written)):
+        _, verb, *words = shlex.split(text, comments=True)
         if verb.isupper() or verb.startswith("-") or "..." in words:
             continue  # `sweep VERB`
         command = verb_of(verb)
