@@ -30,6 +30,7 @@ from sweep.doctor.compare import check_clocks, check_machines, compare_reports, 
 from sweep.doctor.data import Scope
 from sweep.doctor.node import Node, NodeReport, Request, describe_node, read_clock
 from sweep.executors.ray_session import attached_ray
+from sweep.study.advice import counted
 from trainables.errors import Failure
 from trainables.plain import Json
 from trainables.records.objects import ObjectStore
@@ -78,7 +79,7 @@ def checks(storage: str, scope: Scope) -> Iterator[Check]:
 def _count_nodes(nodes: Sequence[Node]) -> Iterator[Check]:
     workers = sum(not node.is_head for node in nodes)
     gpus = sum(node.gpus for node in nodes)
-    yield Check("Ray", True, f"{ray.__version__}, {len(nodes)} nodes, {gpus:g} GPUs")
+    yield Check("Ray", True, f"{ray.__version__}, {counted(len(nodes), 'node')}, {gpus:g} GPUs")
     yield Check(
         "workers",
         workers > 0,

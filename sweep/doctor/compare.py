@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from sweep.doctor.check import Check
 from sweep.doctor.node import Node, NodeReport
+from sweep.study.advice import counted
 from trainables.code_version import DISTRIBUTION
 
 SILENT = "node"  # the check of a node that sent no report
@@ -78,7 +79,7 @@ def _compare_facts(facts: Mapping[str, Mapping[str, str]]) -> Check:
         )
     shown = next(iter(facts.values()))
     some = ", ".join(f"{name} {shown[name]}" for name in (DISTRIBUTION, "Python", "torch"))
-    return Check("the same everywhere", True, f"{len(facts)} nodes have {some}")
+    return Check("the same everywhere", True, f"{counted(len(facts), 'node')} with {some}")
 
 
 def check_machines(machines: Sequence[str], addresses: Collection[str]) -> Check:

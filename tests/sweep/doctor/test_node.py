@@ -203,7 +203,7 @@ def test_what_all_nodes_agree_on_is_one_line() -> None:
     good = Check("cache", True, "/cache")
     told = lines({node(n): said(n, good) for n in range(5)})
     assert told == [
-        ("the same everywhere", True, "5 nodes have descent-sweep 1+ab, Python 3.12.1, torch "
+        ("the same everywhere", True, "5 nodes with descent-sweep 1+ab, Python 3.12.1, torch "
          "2.13.0"),
         ("cache", True, "w0 (10.0.0.0), w1 (10.0.0.1), w2 (10.0.0.2) and 2 more: /cache"),
     ]  # fmt: skip
