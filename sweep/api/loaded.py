@@ -155,7 +155,9 @@ class Sweep:
         return columns.described(getattr(self, frame), self.metric)
 
     def unit_scores(self, signature: str) -> UnitScores | None:
-        """Scores of one arm by held-out unit and sample, at every test condition."""
+        """Scores of one arm by held-out unit, at every test condition; None: it has none yet."""
+        if signature not in (known := set(self.arms["signature"].dropna())):
+            raise UnknownName.among("arm", signature, known)
         return ArmStore(self.objects).unit_scores(signature)
 
     # --- figures ----------------------------------------------------------------------------------

@@ -252,6 +252,8 @@ def test_unknown_names_are_told_with_the_known_ones(objects: ObjectStore) -> Non
         of["g9"]
     with pytest.raises(UnknownName, match=r"unknown frame 'pair'\. Known: arms.*'pairs'"):
         of.columns("pair")
+    with pytest.raises(UnknownName, match=r"unknown arm '5f3a'\. Known: "):
+        of.unit_scores("5f3a")
     assert [one.name for one in of] == [FIRST, SECOND] == of._ipython_key_completions_()
 
 
