@@ -211,7 +211,8 @@ def _head_of(file: Path) -> str:
             return str(sdk.get_head_node_ip(str(file)))
     except Exception as error:  # every provider has errors of its own
         raise Failure(
-            f"Ray finds no head of {file}: {error} Is the cluster up? `ray up {file}` starts it."
+            f"Ray finds no head of {file}: {str(error).rstrip('.')}. Is the cluster up? "
+            f"`ray up {file}` starts it."
         ) from error
 
 

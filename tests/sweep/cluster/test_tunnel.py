@@ -103,7 +103,7 @@ def test_a_cluster_that_is_not_up_is_told(tmp_path: Path) -> None:
         "cluster_name: gone\nauth: {ssh_user: me, ssh_private_key: /key}\n"
         "provider: {type: external, module: no_such_module.Provider}\n"
     )
-    with pytest.raises(Failure, match="Ray finds no head"):
+    with pytest.raises(Failure, match=r"Ray finds no head of .*[^.]\. Is the cluster up\?"):
         route(path)
 
 
