@@ -93,8 +93,8 @@ def test_a_sign_that_no_longer_stands_is_told_in_the_past_with_its_step() -> Non
     assert told[0] == ["of the data"]
     assert told[1][1].startswith("The multiplier of layer 2 only ever rose")
     past = (
-        'Warned at step {} and no longer true at step {}: "The multiplier of layer 2 only ever rose '
-        'and its constraint is still missed (wound up)."'
+        'Warned at step {} and no longer true at step {}: "The multiplier of layer 2 only ever '
+        'rose and its constraint is still missed (wound up)."'
     )
     assert told[2] == told[3] == ["of the data", past.format(20, 30)]
     assert told[4] == told[1]  # it stands again, and once
