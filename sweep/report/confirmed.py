@@ -11,7 +11,7 @@ from sweep.confirmation.plan import UNCONSTRAINED
 from sweep.confirmation.summary import ConfirmationSummary, Contrast
 from sweep.confirmation.words import is_early
 from sweep.report.measured import Measured
-from sweep.report.style import GREY, OURS, SMALL, THEIRS, arrange, grid, legend
+from sweep.report.style import GREY, OURS, PLAIN, SMALL, arrange, grid, legend
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,7 +21,7 @@ Place = tuple[float, float]
 NEAR = 0.04  # of the axis: labels of points that lie so near would cover each other
 VERDICTS = {  # marker, colour, face
     "better": (">", OURS, OURS),
-    "worse": ("<", THEIRS, THEIRS),
+    "worse": ("<", PLAIN, PLAIN),
     "equivalent": ("s", "black", "black"),
     "undecided": ("o", GREY, "white"),
     "not binding": ("x", GREY, GREY),

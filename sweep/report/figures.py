@@ -181,7 +181,7 @@ FIGURES: Mapping[str, Drawing] = {
 
 
 def drawing_of(key: str) -> Drawing:
-    """What a key of ``draw`` shows: one of ``FIGURES``, or a further page of it."""
+    """The drawing of a key of ``draw``: one of ``FIGURES``, or a further page of it."""
     if key in FIGURES:
         return FIGURES[key]
     name, _, number = key.rpartition("-")
@@ -191,7 +191,7 @@ def drawing_of(key: str) -> Drawing:
 
 def draw(data: Measured, names: Sequence[str] = tuple(FIGURES)) -> dict[str, Figure]:
     """The figures of these names that the sweep has anything for; page 2 of KEY is KEY-2."""
-    found: dict[str, Figure] = {}
+    figures: dict[str, Figure] = {}
     with style():
         for name in names:
             for number, (figure, shown) in enumerate(_pages(FIGURES[name], data), start=1):
@@ -201,8 +201,8 @@ def draw(data: Measured, names: Sequence[str] = tuple(FIGURES)) -> dict[str, Fig
                 if layout is not None:
                     layout.execute(figure)  # as drawing it would, without the drawing
                 figure.set_layout_engine("none")  # it stays as it was laid out, once
-                found[name if number == 1 else f"{name}-{number}"] = figure
-    return found
+                figures[name if number == 1 else f"{name}-{number}"] = figure
+    return figures
 
 
 def _pages(drawing: Drawing, data: Measured) -> Iterator[tuple[Figure, Measured]]:

@@ -26,20 +26,20 @@ Series = tuple[str, Sequence[Any], Sequence[Any]]  # label, x, y
 
 
 def panels(figure: Figure) -> list[dict[str, Json]]:
-    """What a pointer can be told, a panel each that has points.
+    """Texts for the pointer, one object for each panel that has points.
 
     ``title``, ``x`` and ``y`` are the panel's words; ``place`` is its own among all panels;
     ``series`` its lines, each with a ``name`` (empty: it has none), values ``x`` and ``y`` (a word
     where the axis has words), and their places ``at`` in the SVG: x, y, x, y, ...
     """
-    found = [(axes, list(_series(axes))) for axes in figure.axes]
-    count = sum(len(x) for _, every in found for _, x, _ in every)
+    series = [(axes, list(_series(axes))) for axes in figure.axes]
+    count = sum(len(x) for _, every in series for _, x, _ in every)
     step = math.ceil(count / MOST_POINTS) or 1
-    whole = [
+    panels = [
         {**_panel(figure, axes, every, step), "place": place}
-        for place, (axes, every) in enumerate(found)
+        for place, (axes, every) in enumerate(series)
     ]
-    return [panel for panel in whole if panel["series"]]
+    return [panel for panel in panels if panel["series"]]
 
 
 def _panel(figure: Figure, axes: Axes, every: Iterable[Series], step: int) -> dict[str, Json]:
@@ -111,11 +111,11 @@ def _floats(values: Any) -> list[float]:
 
 
 def _label(figure: Figure, axes: Axes, which: str) -> str:
-    """What an axis is called: in its own panel, over all panels, or in another that has it."""
+    """Label of an axis: its own, that over all panels, or that of another panel."""
     own = str(getattr(axes, f"get_{which}label")())
-    whole = getattr(figure, f"_sup{which}label", None)
+    label = getattr(figure, f"_sup{which}label", None)
     others = (str(getattr(other, f"get_{which}label")()) for other in figure.axes)
-    return own or (whole.get_text() if whole is not None else "") or next(filter(None, others), "")
+    return own or (label.get_text() if label is not None else "") or next(filter(None, others), "")
 
 
 def _words(figure: Figure, axes: Axes, which: str) -> dict[float, str]:
@@ -133,8 +133,8 @@ def _ticks(axis: Axis) -> dict[float, str]:
     place, text = axis.get_major_locator(), axis.get_major_formatter()
     if not (isinstance(place, FixedLocator) and isinstance(text, FuncFormatter)):
         return {}
-    found = {float(tick): str(text(tick)) for tick in place()}
-    return {} if any(map(_is_number, found.values())) else found
+    labels = {float(tick): str(text(tick)) for tick in place()}
+    return {} if any(map(_is_number, labels.values())) else labels
 
 
 def _is_number(text: str) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sweep.report.measured import Measured
-from sweep.report.panels import band, bands, count_x, of, per_setting, scores, three_gammas
+from sweep.report.panels import band, bands, count_x, metric_rows, per_setting, scores, three_gammas
 from sweep.report.style import ARMS, GREY, LAYERED, SMALL, log_if_wide
 from trainables.records.arm_record import RATIO_BINS, RATIO_BINS_TO_1
 from trainables.registry.task_facts import RMSE
@@ -26,15 +26,15 @@ def losses(data: Measured) -> Figure | None:
     """Held-out loss by layer, and of texts that of a probe of each layer's own."""
 
     def drawn(axis: Axes, setting: str) -> bool:
-        rows = of(data, setting, "held_out_loss").dropna(subset="layer")
-        found = bands(axis, rows, "layer")
+        rows = metric_rows(data, setting, "held_out_loss").dropna(subset="layer")
+        has_data = bands(axis, rows, "layer")
         for arm, (label, *_) in ARMS.items():
-            probe = of(data, setting, "probe_loss", arm)
+            probe = metric_rows(data, setting, "probe_loss", arm)
             own = (f"{label}, probe", *ARMS[arm][1:])
             band(axis, probe, "layer", own, linestyle=":", marker="")
         log_if_wide(axis, rows["value"])
         count_x(axis)
-        return found
+        return has_data
 
     return per_setting(data, (drawn, LAYER, "held-out loss"))
 
@@ -50,8 +50,8 @@ def anytime(data: Measured) -> Figure | None:
         ends: dict[str, float] = {}
         for gamma in three_gammas(data, setting):
             for arm, (label, colour, line, marker) in ARMS.items():
-                at = rows[(rows["arm"] == arm) & (rows["severity"] == gamma)]
-                mean = at.groupby("layer")["value"].mean()
+                rows_of_arm = rows[(rows["arm"] == arm) & (rows["severity"] == gamma)]
+                mean = rows_of_arm.groupby("layer")["value"].mean()
                 axis.plot(
                     mean.index,
                     mean.to_numpy(),
@@ -90,8 +90,8 @@ def _scores_by_layer(data: Measured, setting: str) -> pd.DataFrame:
     Empty where it neither was recorded nor follows.
     """
     if data.metric != RMSE:
-        return of(data, setting, f"layer_{data.metric.key}")
-    rows = of(data, setting, "loss")
+        return metric_rows(data, setting, f"layer_{data.metric.key}")
+    rows = metric_rows(data, setting, "loss")
     rows = rows[rows["shift"] == "gaussian"]
     keys = ["arm", "seed", "severity"]
     last = rows[rows["layer"] == rows["layer"].max()].set_index(keys)["value"]
@@ -108,10 +108,10 @@ def ratios(data: Measured) -> Figure | None:
     """Quantiles of the loss after a layer over the loss before it, layer by layer."""
 
     def drawn(axis: Axes, setting: str) -> bool:
-        found = False
+        has_data = False
         for shift, arm in zip((-0.15, 0.15), ARMS, strict=True):
             levels = {
-                q: of(data, setting, f"descent_ratio_q{q:02d}", arm)
+                q: metric_rows(data, setting, f"descent_ratio_q{q:02d}", arm)
                 .groupby("layer")["value"]
                 .mean()
                 for q in (5, 25, 50, 75, 95)
@@ -123,12 +123,12 @@ def ratios(data: Measured) -> Figure | None:
             axis.vlines(x, levels[5], levels[95], color=colour, linewidth=0.8)
             axis.vlines(x, levels[25], levels[75], color=colour, linewidth=3, alpha=0.6)
             axis.plot(x, levels[50].to_numpy(), marker, color=colour, label=label)
-            found = True
+            has_data = True
         axis.axhline(1, color="black", linewidth=0.8)
         every = data.pairs[data.pairs["metric"].isin(["descent_ratio_q05", "descent_ratio_q95"])]
         log_if_wide(axis, every[every["setting"] == setting]["value"], over=50)
         count_x(axis)
-        return found
+        return has_data
 
     return per_setting(data, (drawn, "layer", "loss / loss before"))
 
@@ -183,5 +183,5 @@ def median_of(counts: Sequence[int]) -> float:
     0.03
     """
     below = np.cumsum(counts)
-    at = int(np.searchsorted(below, below[-1] / 2))
-    return (at + 0.5) / RATIO_BINS_TO_1
+    median_bin = int(np.searchsorted(below, below[-1] / 2))
+    return (median_bin + 0.5) / RATIO_BINS_TO_1

@@ -58,7 +58,7 @@ class Measured:
     confirmed: Sequence[ConfirmationSummary] = ()
 
     def title(self, setting: str) -> str:
-        """What a panel is headed by: the setting, and whether its pair is a winner's."""
+        """Heading of a panel: the setting, and whether its pair is a winner's."""
         entry = self.entries[setting]
         name = names_within(tuple(self.entries), LONGEST_TITLE)[setting]
         if entry.proposal is None:
@@ -68,18 +68,18 @@ class Measured:
 
     @property
     def score_label(self) -> str:
-        """What an axis of the metric is called; on two lines where one is higher than a panel."""
+        """Label of an axis of the metric; on two lines where one is higher than a panel."""
         label, unit = self.metric.label, self.metric.unit
         return f"{label},{chr(10) if len(label) + len(unit) > 20 else ' '}{unit}"
 
     @property
     def trained(self) -> str:
         """The data sets and networks of the settings, for the head of a figure."""
-        found: dict[str, dict[str, None]] = {}
+        data_by_model: dict[str, dict[str, None]] = {}
         for name, entry in self.entries.items():
             model = model_text(entry.model, entry.model_variant)
-            found.setdefault(model, {})[self.runs[name].data.name] = None
-        return "; ".join(f"{', '.join(data)}: {model}" for model, data in found.items())
+            data_by_model.setdefault(model, {})[self.runs[name].data.name] = None
+        return "; ".join(f"{', '.join(data)}: {model}" for model, data in data_by_model.items())
 
 
 def measured(
@@ -129,7 +129,7 @@ def measured(
 
 
 def confirmations(objects: ObjectStore, search: str) -> list[ConfirmationSummary]:
-    """What every confirmation of a search shows now."""
+    """The present results of every confirmation of a search."""
     plans = (_plan(objects, name, search) for name in sweep_names(objects))
     of_search = [plan for plan in plans if plan is not None and plan.search == search]
     if not of_search:
@@ -194,7 +194,7 @@ def _trajectories(settings: Iterable[SettingView]) -> Iterator[tuple[object, ...
 
 def _ratios(settings: Iterable[SettingView]) -> Iterator[tuple[object, ...]]:
     for named, record in _arms(settings):
-        found = record.evaluation
-        if found is not None and found.descent_ratio_counts:
-            counts = [sum(layers) for layers in zip(*found.descent_ratio_counts, strict=True)]
-            yield *named, counts, fmean(found.descent_ratio_mean), fmean(found.descent_fraction)
+        result = record.evaluation
+        if result is not None and result.descent_ratio_counts:
+            counts = [sum(layers) for layers in zip(*result.descent_ratio_counts, strict=True)]
+            yield *named, counts, fmean(result.descent_ratio_mean), fmean(result.descent_fraction)

@@ -34,8 +34,8 @@ def per_setting(
     left, kept = iter(axes), []
     for name in data.entries:
         row = [next(left) for _ in panels]
-        found = [drawn(axis, name) for axis, (drawn, _, _) in zip(row, panels, strict=True)]
-        if not any(found):
+        drawn_any = [drawn(axis, name) for axis, (drawn, _, _) in zip(row, panels, strict=True)]
+        if not any(drawn_any):
             for axis in row:
                 axis.remove()
             continue
@@ -59,7 +59,7 @@ def count_x(axis: Axes) -> None:
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
-def of(data: Measured, setting: str, metric: str, arm: str | None = None) -> pd.DataFrame:
+def metric_rows(data: Measured, setting: str, metric: str, arm: str | None = None) -> pd.DataFrame:
     """The numbers of one metric of a setting's pair, of one arm or of all."""
     rows = data.pairs[(data.pairs["setting"] == setting) & (data.pairs["metric"] == metric)]
     return rows if arm is None else rows[rows["arm"] == arm]
@@ -67,7 +67,7 @@ def of(data: Measured, setting: str, metric: str, arm: str | None = None) -> pd.
 
 def scores(data: Measured, setting: str) -> pd.DataFrame:
     """The task's metric at every test gamma, of both arms and of the references."""
-    rows = of(data, setting, data.metric.key)
+    rows = metric_rows(data, setting, data.metric.key)
     return rows[rows["shift"] == "gaussian"]
 
 
@@ -122,8 +122,14 @@ def three_gammas(data: Measured, setting: str) -> list[float]:
 
 def points(axis: Axes, rows: pd.DataFrame, x: pd.Series[float], y: pd.Series[float]) -> None:
     """Proposals, marked by their outcome."""
-    for outcome, at in rows.groupby("outcome").groups.items():
+    for outcome, ids in rows.groupby("outcome").groups.items():
         marker, face = OUTCOMES.get(str(outcome), ("x", OURS))
         axis.plot(
-            x[at], y[at], marker, color=OURS, markerfacecolor=face, label=str(outcome), zorder=3
+            x[ids],
+            y[ids],
+            marker,
+            color=OURS,
+            markerfacecolor=face,
+            label=str(outcome),
+            zorder=3,
         )

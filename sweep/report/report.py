@@ -69,7 +69,7 @@ class Reported:
 
     @property
     def is_confirmation(self) -> bool:
-        """Whether it is one, or a search."""
+        """True for a confirmation, False for a search."""
         return self.view.definition.space.phase == "confirmation"
 
     @cached_property
@@ -83,7 +83,7 @@ class Reported:
 
     @cached_property
     def data(self) -> Measured:
-        """What its figures are drawn from, of the settings asked for."""
+        """Data of its figures, of the requested settings."""
         names = [setting.setting.name for setting in self.view.settings]
         kept = catalog.matching(names, self.patterns, self.name)
         shown = [name for name in names if name in kept]
@@ -95,12 +95,12 @@ class Reported:
 
 
 def report(
-    of: Reported, out: Path, *, formats: Sequence[str] = FORMATS, replace: bool = False
+    source: Reported, out: Path, *, formats: Sequence[str] = FORMATS, replace: bool = False
 ) -> list[str]:
     """Write the report below ``out``, over one that is there, and return the names of its files.
 
     Args:
-        of: the sweep; a search or a confirmation.
+        source: the sweep; a search or a confirmation.
         out: a folder, or where one is to be.
         formats: of the figures as files; the page has its own.
         replace: one that is there goes also where it is of more arms.
@@ -109,31 +109,31 @@ def report(
         Misuse: ``out`` is a file, or has the report of another sweep or of more arms.
     """
     _refuse_file(out)
-    status = status_of(of.view, is_running=of.is_running)
-    make = _of_confirmation if of.is_confirmation else _of_search
-    text, figures = make(of, status, formats)
+    status = status_of(source.view, is_running=source.is_running)
+    make = _of_confirmation if source.is_confirmation else _of_search
+    text, figures = make(source, status, formats)
     return _write(out, {PAGE: text.encode(), **_as_files(figures)}, replace=replace)
 
 
-def figure_files(of: Reported, out: Path, keys: Sequence[str]) -> list[str]:
+def figure_files(source: Reported, out: Path, keys: Sequence[str]) -> list[str]:
     """Write these figures alone, as ``report`` does, and return the names of their files.
 
     Raises:
         UnknownName: a figure is called otherwise.
         Failure: the sweep has nothing yet that one of them could show.
     """
-    known = OF_CONFIRMATION if of.is_confirmation else FIGURES
+    known = OF_CONFIRMATION if source.is_confirmation else FIGURES
     for key in keys:
         if key not in known:
             raise UnknownName.among("figure", key, known)
     _refuse_file(out)
-    found = drawn(of.data, keys)
-    if empty := [key for key in keys if key not in found]:
+    figures = drawn(source.data, keys)
+    if empty := [key for key in keys if key not in figures]:
         raise Failure(
-            f"{of.name} has nothing measured that the figure {' or '.join(empty)} could show. "
+            f"{source.name} has nothing measured that the figure {' or '.join(empty)} could show. "
             + " ".join(f"{key}: {FIGURES[key].caption}" for key in empty)
         )
-    return _write(out, _as_files(found))
+    return _write(out, _as_files(figures))
 
 
 def write_files(
@@ -165,13 +165,13 @@ def drawn(
     one = partial(_drawn, data, formats)
     workers = min(usable_cores(), len(keys))
     if len(data.entries) <= FEW or workers == 1:
-        found = list(map(one, keys))
+        drawn_pages = list(map(one, keys))
     else:
         # A fork would copy the locks of threads that read records.
         spawn = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(workers, spawn, end_with_parent, (os.getpid(),)) as pool:
-            found = list(pool.map(one, keys))
-    return {key: pages for key, pages in zip(keys, found, strict=True) if pages}
+            drawn_pages = list(pool.map(one, keys))
+    return {key: pages for key, pages in zip(keys, drawn_pages, strict=True) if pages}
 
 
 def _drawn(data: Measured, formats: Sequence[str], key: str) -> Pages:
@@ -272,7 +272,7 @@ def _refuse_less(out: Path, page: str) -> None:
 
 
 def _pages_of(keys: Iterable[str], files: Iterable[str]) -> list[str]:
-    """Of these files those that are a page of such a figure; others in the folder are the user's.
+    """The files that are a page of such a figure; others in the folder are the user's.
 
     >>> _pages_of(["scores"], ["figures/scores-2.pdf", "figures/scores-mine.pdf"])
     ['figures/scores-2.pdf']
@@ -286,16 +286,16 @@ def _pages_of(keys: Iterable[str], files: Iterable[str]) -> list[str]:
 
 
 def _of_search(
-    of: Reported, status: SweepStatus, formats: Sequence[str]
+    source: Reported, status: SweepStatus, formats: Sequence[str]
 ) -> tuple[str, dict[str, Pages]]:
-    space, data = of.view.definition.space, of.data
+    space, data = source.view.definition.space, source.data
     entries = list(data.entries.values())
     first = dict(list(data.entries.items())[:MOST_DRAWN])
     figures = drawn(replace(data, entries=first), formats=formats)
     notes = []
-    if of.patterns:
-        asked = ", ".join(of.patterns)
-        notes.append(f"Shown are {len(entries)} of {len(of.view.settings)} settings ({asked}).")
+    if source.patterns:
+        shown, every = len(entries), len(source.view.settings)
+        notes.append(f"Shown are {shown} of {every} settings ({', '.join(source.patterns)}).")
     if len(first) < len(entries):
         notes.append(
             f"Figures are of the first {len(first)} settings; --only draws others, --figure one "
@@ -308,77 +308,77 @@ def _of_search(
         entries,
         sweep_tables(space, entries),
         _pictures(figures),
-        provenance.manifest(of.view, of.run_ids),
-        _commands(of, status, entries),
-        [_only(confirmed, data.entries) for confirmed in of.confirmed],
+        provenance.manifest(source.view, source.run_ids),
+        _commands(source, status, entries),
+        [_only(confirmed, data.entries) for confirmed in source.confirmed],
     )
     return text, figures
 
 
 def _of_confirmation(
-    of: Reported, status: SweepStatus, formats: Sequence[str]
+    source: Reported, status: SweepStatus, formats: Sequence[str]
 ) -> tuple[str, dict[str, Pages]]:
     from sweep.confirmation.stages import plan_of  # scipy: two seconds
     from sweep.report.pages.confirmation import confirmed_page
 
-    plan = plan_of(of.objects, of.view.definition)
-    (entry,) = of.confirmed
-    entry = _only(entry, of.data.entries)
-    figures = drawn(of.data, OF_CONFIRMATION, formats)
+    plan = plan_of(source.objects, source.view.definition)
+    (entry,) = source.confirmed
+    entry = _only(entry, source.data.entries)
+    figures = drawn(source.data, OF_CONFIRMATION, formats)
     commands = {
-        "next": {"The search that it confirms.": of.say("report", plan.search)}
+        "next": {"The search that it confirms.": source.say("report", plan.search)}
         if status.state in ("finished", "failed")
-        else {"Train what is missing.": of.say("confirm", plan.search, "--name", of.name)},
+        else {"Train what is missing.": source.say("confirm", plan.search, "--name", source.name)},
         "again": {
-            "The table as CSV, Markdown and LaTeX; the plan.": of.say(
-                "export", of.name, "--out", "results"
+            "The table as CSV, Markdown and LaTeX; the plan.": source.say(
+                "export", source.name, "--out", "results"
             ),
-            "Each arm's curves.": of.say("ui", of.name),
+            "Each arm's curves.": source.say("ui", source.name),
             **{
-                f"Both arms of {one.setting} again, old and new numbers side by side.": of.say(
-                    "reproduce", of.name, one.setting
+                f"Both arms of {one.setting} again, old and new numbers side by side.": source.say(
+                    "reproduce", source.name, one.setting
                 )
                 for one in entry.settings
             },
         },
     }
-    manifest = provenance.manifest(of.view, of.run_ids)
+    manifest = provenance.manifest(source.view, source.run_ids)
     return confirmed_page(status, entry, plan, _pictures(figures), manifest, commands), figures
 
 
 def _only(confirmed: ConfirmationSummary, settings: Iterable[str]) -> ConfirmationSummary:
-    """What a confirmation shows of these settings."""
+    """The results of a confirmation in these settings."""
     kept = [one for one in confirmed.settings if one.setting in settings]
     return replace(confirmed, settings=kept)
 
 
 def _commands(
-    of: Reported, status: SweepStatus, entries: Sequence[SettingSummary]
+    source: Reported, status: SweepStatus, entries: Sequence[SettingSummary]
 ) -> dict[str, dict[str, str]]:
-    """What to type next, to see it all again, and to train each setting's pair again."""
+    """Commands: the next one, one that shows all again, one that trains a pair again."""
     following: dict[str, str] = {}
     if status.state == "stopped":
-        following["Train what is missing."] = of.say("resume", of.name)
+        following["Train what is missing."] = source.say("resume", source.name)
     elif status.state == "running":
-        following["See how far it is."] = of.say("status", of.name, "--watch")
-    elif any(entry.winner for entry in entries) and not of.confirmed:
+        following["See how far it is."] = source.say("status", source.name, "--watch")
+    elif any(entry.winner for entry in entries) and not source.confirmed:
         what = "Test the winners on fresh seeds and the test split: what counts as a result."
-        following[what] = of.say("confirm", of.name)
+        following[what] = source.say("confirm", source.name)
     elif step := next_step(entries):
         verb, *options = step.words or ("",)
-        following[step.text] = of.say(verb, of.name, *options) if verb else ""
-    for one in of.confirmed:
-        following[f"The report of {one.name}."] = of.say("report", one.name)
-    replications = load_replications(of.objects, replications_name(of.name))
+        following[step.text] = source.say(verb, source.name, *options) if verb else ""
+    for one in source.confirmed:
+        following[f"The report of {one.name}."] = source.say("report", one.name)
+    replications = load_replications(source.objects, replications_name(source.name))
     if replications is not None:
-        following["Results of its replications."] = of.say(
-            "confirm", of.name, "--replications", str(replications.count)
+        following["Results of its replications."] = source.say(
+            "confirm", source.name, "--replications", str(replications.count)
         )
-    export = of.say("export", of.name, "--out", "results")
+    export = source.say("export", source.name, "--out", "results")
     pairs = {
         entry.setting: {
-            "Train both arms again, and see old and new numbers side by side.": of.say(
-                "reproduce", of.name, entry.setting
+            "Train both arms again, and see old and new numbers side by side.": source.say(
+                "reproduce", source.name, entry.setting
             )
         }
         for entry in entries
@@ -386,7 +386,7 @@ def _commands(
     }
     again = {
         "Every table as CSV, Markdown and LaTeX; a configuration of every winner.": export,
-        "One figure alone, for a paper.": of.say("report", of.name, "--figure", "scores"),
-        "Each arm's curves.": of.say("ui", of.name),
+        "One figure alone, for a paper.": source.say("report", source.name, "--figure", "scores"),
+        "Each arm's curves.": source.say("ui", source.name),
     }
     return {**pairs, "next": following or {"Every number.": export}, "again": again}

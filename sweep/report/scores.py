@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def gains(data: Measured) -> Figure | None:
     """Gains of the pairs shown, a row a setting: each seed, and their mean."""
     blocks = {"unseen": "unseen_mean", "seen": "seen_mean"}  # the question first
-    found = {
+    gains_by_setting = {
         name: {
             block: [
                 gain
@@ -29,17 +29,17 @@ def gains(data: Measured) -> Figure | None:
         }
         for name, entry in data.entries.items()
     }
-    names = [name for name, by_block in found.items() if any(by_block.values())]
+    names = [name for name, by_block in gains_by_setting.items() if any(by_block.values())]
     if not names:
         return None
-    seeds = {name: max(map(len, found[name].values())) for name in names}
+    seeds = {name: max(map(len, gains_by_setting[name].values())) for name in names}
     wanted = {name: len(data.entries[name].search_seeds) for name in names}
     few = {n: f" ({seeds[n]} of {wanted[n]} seeds)" * (seeds[n] < wanted[n]) for n in names}
     labels = [name + few[name] for name in names]
     figure, panels = grid(2, height=0.22 * len(names) + 0.6)
     for axis, block in zip(panels, blocks, strict=True):
         for row, name in enumerate(names):
-            values = found[name][block]
+            values = gains_by_setting[name][block]
             if not values:
                 continue
             filled = OURS if data.entries[name].winner else "white"
@@ -59,14 +59,14 @@ def by_gamma(data: Measured) -> Figure | None:
 
     def drawn(axis: Axes, setting: str) -> bool:
         rows = scores(data, setting)
-        found = bands(axis, rows, "severity")
+        has_data = bands(axis, rows, "severity")
         for name, line in zip(data.metric.shown, (":", "-.", (0, (1, 3))), strict=False):
             reference = rows[rows["arm"] == name].sort_values("severity")
             x, y = reference["severity"], reference["value"]
             axis.plot(x, y, linestyle=line, color=GREY, label=reference_label(name), zorder=1.5)
         _hold_to_arms(axis, data, setting)
         mark_training(axis, data, setting)
-        return found
+        return has_data
 
     return per_setting(data, (drawn, "test gamma", data.score_label))
 
@@ -112,15 +112,15 @@ MOST_LINES = 7  # of a panel
 
 def families(data: Measured, field: str) -> list[list[str]]:
     """Settings that differ in one field of their run alone, by its value; two or more each."""
-    found: dict[str, dict[str, float]] = {}
+    alike: dict[str, dict[str, float]] = {}
     for name in data.entries:
         run = data.runs[name].to_json()
         for dotted in (*data.fields, field):
             section, _, last = dotted.rpartition(".")
             (run[section] if section else run).pop(last, None)
-        found.setdefault(repr(run), {})[name] = data.runs[name].value_of(field)
-    several = [of for of in found.values() if len(set(of.values())) > 1]
-    return [sorted(of, key=lambda name: (of[name], name)) for of in several]
+        alike.setdefault(repr(run), {})[name] = data.runs[name].value_of(field)
+    several = [family for family in alike.values() if len(set(family.values())) > 1]
+    return [sorted(family, key=lambda name: (family[name], name)) for family in several]
 
 
 def by_depth(data: Measured) -> Figure | None:
@@ -133,7 +133,7 @@ def by_train_gamma(data: Measured) -> Figure | None:
     return _by_family(data, NOISE, "trained at")
 
 
-def _by_family(data: Measured, field: str, said: str) -> Figure | None:
+def _by_family(data: Measured, field: str, title: str) -> Figure | None:
     import matplotlib as mpl
 
     measured = [
@@ -147,16 +147,16 @@ def _by_family(data: Measured, field: str, said: str) -> Figure | None:
     for row, names in enumerate(several):
         pair = panels[2 * row : 2 * row + 2]
         for axis, (arm, (arm_label, *_)) in zip(pair, ARMS.items(), strict=True):
-            for at, name in enumerate(names):
+            for number, name in enumerate(names):
                 rows = scores(data, name)
                 mean = rows[rows["arm"] == arm].groupby("severity")["value"].mean()
-                colour = mpl.colormaps["viridis"](0.85 * at / (len(names) - 1))
+                colour = mpl.colormaps["viridis"](0.85 * number / (len(names) - 1))
                 axis.plot(
                     mean.index,
                     mean.to_numpy(),
                     color=colour,
-                    marker="os^Dv<>"[at % 7],
-                    label=f"{said} {data.runs[name].value_of(field):g}",
+                    marker="os^Dv<>"[number % 7],
+                    label=f"{title} {data.runs[name].value_of(field):g}",
                 )
             axis.set_title(f"{_pattern(names)}\n{arm_label}")
             axis.set_xlabel("test gamma")
@@ -171,11 +171,11 @@ def _few(names: list[str]) -> list[str]:
     """As many as can be told apart, from the first to the last."""
     if len(names) <= MOST_LINES:
         return names
-    return [names[at * (len(names) - 1) // (MOST_LINES - 1)] for at in range(MOST_LINES)]
+    return [names[k * (len(names) - 1) // (MOST_LINES - 1)] for k in range(MOST_LINES)]
 
 
 def _pattern(names: list[str]) -> str:
-    """What the names share, with a star where they differ.
+    """The common part of the names, with a star where they differ.
 
     >>> _pattern(["ped2-L3-g0.15", "ped2-L5-g0.15"])
     'ped2-L*-g0.15'

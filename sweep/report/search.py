@@ -13,13 +13,13 @@ from sweep.report.panels import (
     band,
     count_x,
     mark_training,
-    of,
+    metric_rows,
     per_setting,
     points,
     scores,
     three_gammas,
 )
-from sweep.report.style import ARMS, FAILED, LAYERED, OURS, THEIRS, log_if_wide
+from sweep.report.style import ARMS, FAILED, LAYERED, OURS, PLAIN, log_if_wide
 from sweep.results.importance import FEWEST, rank_correlation
 
 if TYPE_CHECKING:
@@ -67,8 +67,8 @@ def ablation(data: Measured) -> Figure | None:
     def panel(field: str) -> Panel:
         def drawn(axis: Axes, setting: str) -> bool:
             values = data.proposals[data.proposals["setting"] == setting]
-            at = values.drop_duplicates("proposal").set_index("proposal")[[*data.searched]]
-            rows = _constrained(data, setting, data.metric.key).join(at, on="proposal")
+            points = values.drop_duplicates("proposal").set_index("proposal")[[*data.searched]]
+            rows = _constrained(data, setting, data.metric.key).join(points, on="proposal")
             rows = rows.dropna(subset=field)
             if rows.empty:
                 return False
@@ -135,20 +135,20 @@ def importance(data: Measured) -> Figure | None:
         return {"feasible": finished[finished["outcome"] == "feasible"], "finished": finished}
 
     def drawn(axis: Axes, setting: str) -> bool:
-        found = among(setting)
-        asked = (
-            ("objective", found["feasible"], "constrained_objective", OURS, -0.2),
-            ("worst missing share", found["finished"], "worst_missing_share", THEIRS, 0.2),
+        rows_of = among(setting)
+        bars = (
+            ("objective", rows_of["feasible"], "constrained_objective", OURS, -0.2),
+            ("worst missing share", rows_of["finished"], "worst_missing_share", PLAIN, 0.2),
         )
-        for label, rows, of_what, colour, shift in asked:
+        for label, rows, of_what, colour, shift in bars:
             if len(rows) >= FEWEST:
-                said = [rank_correlation(rows[field], rows[of_what]) for field in data.searched]
-                axis.barh(np.arange(len(said)) + shift, said, 0.36, color=colour, label=label)
+                rhos = [rank_correlation(rows[field], rows[of_what]) for field in data.searched]
+                axis.barh(np.arange(len(rhos)) + shift, rhos, 0.36, color=colour, label=label)
         axis.axvline(0, color="black", linewidth=0.8)
         axis.set_xlim(-1, 1)
         axis.set_yticks(range(len(data.searched)), data.searched)
         axis.set_ylim(len(data.searched) - 0.5, -0.5)
-        return len(found["finished"]) >= FEWEST
+        return len(rows_of["finished"]) >= FEWEST
 
     def title(setting: str) -> str:
         counts = ", ".join(f"{len(rows)} {name}" for name, rows in among(setting).items())
@@ -217,15 +217,15 @@ def progress(data: Measured) -> Figure | None:
 def _ring_winner(
     axis: Axes, data: Measured, setting: str, x: pd.Series[float], y: pd.Series[float]
 ) -> None:
-    at = data.entries[setting].proposal
-    if data.entries[setting].winner and at is not None and at in x.index:
+    shown = data.entries[setting].proposal
+    if data.entries[setting].winner and shown is not None and shown in x.index:
         ring: dict[str, Any] = {
             "color": "black",
             "markerfacecolor": "none",
             "markersize": 8,
             "zorder": 5,
         }
-        axis.plot(x[at], y[at], "o", label="winner", **ring)
+        axis.plot(x[shown], y[shown], "o", label="winner", **ring)
 
 
 def _constrained(data: Measured, setting: str, metric: str) -> pd.DataFrame:
@@ -247,16 +247,16 @@ def failure(data: Measured) -> Figure | None:
     def drawn(axis: Axes, setting: str, metric: str, x: str) -> bool:
         for arm, (label, *drawn_as) in ARMS.items():
             name = "winner, or closest" if arm == "constrained" else label
-            pair = of(data, setting, metric, arm)
+            pair = metric_rows(data, setting, metric, arm)
             band(axis, pair[pair["shift"] == "gaussian"], x, (name, *drawn_as), **LAYERED[arm])
         return band(axis, _failed(data, setting, metric), x, FAILED)
 
     def loss(axis: Axes, setting: str) -> bool:
-        found = drawn(axis, setting, "held_out_loss", "layer")
-        parts = of(data, setting, "held_out_loss"), _failed(data, setting, "held_out_loss")
+        has_data = drawn(axis, setting, "held_out_loss", "layer")
+        parts = metric_rows(data, setting, "held_out_loss"), _failed(data, setting, "held_out_loss")
         log_if_wide(axis, pd.concat(parts).dropna(subset="layer")["value"])
         count_x(axis)
-        return found
+        return has_data
 
     def score(axis: Axes, setting: str) -> bool:
         mark_training(axis, data, setting)

@@ -25,7 +25,7 @@ LAYERED: dict[str, dict[str, Any]] = {  # where lines of both coincide, both are
     "constrained": {"zorder": 2.2},
     "unconstrained": {"zorder": 2.1, "linewidth": 2.4, "markersize": 4.5},
 }
-OURS, THEIRS = (colour for _, colour, _, _ in ARMS.values())
+OURS, PLAIN = (colour for _, colour, _, _ in ARMS.values())
 FAILED = ("infeasible", "#CC79A7", "-.", "^")  # the same of a proposal that failed
 GREY = "#777777"
 STYLE: dict[Any, Any] = {
@@ -89,12 +89,12 @@ def arrange(
     rows = math.ceil(len(panels) / columns)
     figure.set_size_inches(width * columns, height * rows + 0.3)
     cells = figure.add_gridspec(rows, columns)
-    for at, panel in enumerate(panels):
-        panel.set_subplotspec(cells[at // columns, at % columns])
+    for number, panel in enumerate(panels):
+        panel.set_subplotspec(cells[number // columns, number % columns])
 
 
 def legend(figure: Figure) -> None:
-    """What is named in any panel, above all of them, so that it covers no data.
+    """One legend above all panels, so that it covers no data.
 
     No wider than a panel, below which it may stand on a narrow page.
     """
@@ -163,12 +163,12 @@ def _ends(
     >>> _ends([0, 1, 0], [(1, 4), (6, 9), (2, 5)], 0.0, 10.0)
     [0.0, 5.5, 10.0]
     """
-    found = [first]
+    edges = [first]
     for place in range(max(places)):
-        here = max(end for at, (_, end) in zip(places, spans, strict=True) if at == place)
-        there = min(start for at, (start, _) in zip(places, spans, strict=True) if at == place + 1)
-        found.append((here + there) / 2)
-    return [*found, last]
+        here = max(end for p, (_, end) in zip(places, spans, strict=True) if p == place)
+        there = min(start for p, (start, _) in zip(places, spans, strict=True) if p == place + 1)
+        edges.append((here + there) / 2)
+    return [*edges, last]
 
 
 def log_if_wide(
@@ -180,11 +180,11 @@ def log_if_wide(
     if values.empty or values.min() <= 0 or values.max() <= over * values.min():
         return
     axis.set(**{f"{which}scale": "log"})
-    of = axis.xaxis if which == "x" else axis.yaxis
+    axis_of_values = axis.xaxis if which == "x" else axis.yaxis
     few = (1.0, 3.0) if which == "x" else (1.0, 2.0, 5.0)
     steps = few if values.max() < 300 * values.min() else (1.0,)
-    of.set_major_locator(LogLocator(subs=steps, numticks=7))
-    of.set_major_formatter(
+    axis_of_values.set_major_locator(LogLocator(subs=steps, numticks=7))
+    axis_of_values.set_major_formatter(
         lambda value, _: f"{value:g}" if value >= 1e-3 else f"{value:.0e}".replace("e-0", "e-")
     )
-    of.set_minor_formatter(NullFormatter())
+    axis_of_values.set_minor_formatter(NullFormatter())

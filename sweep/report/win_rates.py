@@ -36,21 +36,21 @@ JUDGED_AT_ONCE = 10  # and then kept
 
 @dataclass(frozen=True)
 class Instruction:
-    """What is to be answered."""
+    """An instruction that the networks answer."""
 
     text: str
     context: str = ""  # its input, of which some have one
     dataset: str = ""
 
     @property
-    def whole(self) -> str:
+    def judged_text(self) -> str:
         """As a judge reads it."""
         return f"{self.text}\n\n{self.context}" if self.context else self.text
 
 
 @dataclass(frozen=True)
 class WinRate:
-    """What a judge says of two lists, in percent of those judged; equal answers are half a win."""
+    """Verdict of a judge on two lists, in percent of those judged; a tie is half a win."""
 
     equal: int  # answers of both arms, which need no judge
     judged: int  # those, and the others of which the judge said what it prefers
@@ -73,26 +73,26 @@ def read_instructions(path: Path) -> list[Instruction]:
         raise BadData(f"--prompts {path} cannot be read: {error}. {wanted}") from error
     if not isinstance(rows, list) or not rows:
         raise BadData(f"--prompts {path} holds no list of instructions. {wanted}")
-    found = []
+    instructions = []
     for number, row in enumerate(rows):
         given = row if isinstance(row, dict) else {}
         text, context = given.get("instruction"), given.get("input") or ""
         if not isinstance(text, str) or not isinstance(context, str) or not text.strip():
             raise BadData(f"row {number} of --prompts {path} has no instruction. {wanted}")
-        found.append(Instruction(text, context, str(given.get("dataset", ""))))
+        instructions.append(Instruction(text, context, str(given.get("dataset", ""))))
     seen: dict[str, int] = {}
-    for number, instruction in enumerate(found):
-        first = seen.setdefault(instruction.whole, number)
+    for number, instruction in enumerate(instructions):
+        first = seen.setdefault(instruction.judged_text, number)
         if first != number:
             raise BadData(
                 f"rows {first} and {number} of --prompts {path} are the same instruction. Leave "
                 "one out."
             )
-    return found
+    return instructions
 
 
 def set_name(path: Path | None, instructions: Sequence[Instruction]) -> str:
-    """What a set of instructions is called: its file's name, and what is in it."""
+    """Name of a set of instructions: its file's name and a hash of its content."""
     if path is None:
         return "held-out"
     made_of = json.dumps([[i.text, i.context] for i in instructions])
@@ -102,37 +102,37 @@ def set_name(path: Path | None, instructions: Sequence[Instruction]) -> str:
 def write_answers(
     path: Path,
     generator: str,
-    asked: Sequence[tuple[Instruction, Prompt]],
+    prompts: Sequence[tuple[Instruction, Prompt]],
     gamma: float,
     arm: Answerer,
     longest: int,
 ) -> Iterator[Row]:
-    """Answer what is asked, and yield the answers one by one, in its order.
+    """Generate the answers to instructions, and yield them one by one, in their order.
 
-    They are kept in a list that only grows: what it has is not asked for again.
+    They are kept in a list that only grows: what it has is not generated again.
 
     Args:
         path: of the list.
-        generator: what tells this arm, noise level and length from all others.
-        asked: every instruction as it is to be judged, and its prompt.
+        generator: name of this arm, noise level and length, unlike all others.
+        prompts: every instruction as it is to be judged, and its prompt.
         gamma: noise on all tokens, in standard deviations of the word embeddings.
-        arm: who is asked.
+        arm: the network that answers.
         longest: tokens of an answer at most.
 
     Raises:
         Misuse: the list has answers of another arm or length, or is no list.
     """
     kept = {row["instruction"]: row for row in _there(path, generator)}
-    for instruction, prompt in asked:
-        if instruction.whole not in kept:
-            kept[instruction.whole] = {
+    for instruction, prompt in prompts:
+        if instruction.judged_text not in kept:
+            kept[instruction.judged_text] = {
                 "dataset": instruction.dataset,
-                "instruction": instruction.whole,
+                "instruction": instruction.judged_text,
                 "output": arm.answer(prompt, gamma, longest).written,
                 "generator": generator,
             }
             _put(path, list(kept.values()))
-        yield kept[instruction.whole]
+        yield kept[instruction.judged_text]
 
 
 def _there(path: Path, generator: str) -> list[Row]:
@@ -217,7 +217,7 @@ class Judge:
             made_of = json.dumps([file.read_text(encoding="utf-8"), *templates])
         except Exception as error:  # the package raises plain ones
             raise InvalidValue(
-                f"--judge {config} is no annotator of alpaca_eval ({_said(error)}). Give the YAML "
+                f"--judge {config} is no annotator of alpaca_eval ({_named(error)}). Give the YAML "
                 "file of one, with its templates' whole paths, or the name of a folder in "
                 f"{named}, like weighted_alpaca_eval_gpt4_turbo."
             ) from error
@@ -229,30 +229,30 @@ class Judge:
             self._annotator.keep_in(kept)
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise BadData(
-                f"the judgements in {kept} cannot be read ({_said(error)}). Remove the file; what "
+                f"the judgements in {kept} cannot be read ({_named(error)}). Remove the file; what "
                 "it has is judged again."
             ) from error
 
-    def compare(self, ours: Sequence[Row], theirs: Sequence[Row]) -> WinRate:
+    def compare(self, ours: Sequence[Row], baseline: Sequence[Row]) -> WinRate:
         """How often ``ours`` win over ``theirs``, which answer the same instructions.
 
         Raises:
             Failure: the judge could not be asked, or the difficulties not be downloaded.
         """
-        assert [row["instruction"] for row in ours] == [row["instruction"] for row in theirs]
-        equal = sum(a["output"] == b["output"] for a, b in zip(ours, theirs, strict=True))
+        assert [row["instruction"] for row in ours] == [row["instruction"] for row in baseline]
+        equal = sum(a["output"] == b["output"] for a, b in zip(ours, baseline, strict=True))
         with _quiet():
-            found = self._judged(ours, theirs)
-            told = [row for row in found if _is_number(row["preference"])]
-            if len(told) <= equal < len(ours):
+            judged = self._judged(ours, baseline)
+            preferred = [row for row in judged if _is_number(row["preference"])]
+            if len(preferred) <= equal < len(ours):
                 raise Failure(
                     f"the judge {self.name} got {len(ours) - equal} pairs of answers, and no reply "
                     "names the one that it prefers: look at its template and its parser."
                 )
-            rate = self._metrics.get_winrate(told)
+            rate = self._metrics.get_winrate(preferred)
             if not self._length_controlled:
                 return WinRate(equal, rate["n_total"], rate["win_rate"], rate["standard_error"])
-            rate = self._controlled(found)
+            rate = self._controlled(judged)
         return WinRate(
             equal,
             rate["n_total"],
@@ -262,23 +262,23 @@ class Judge:
             rate["lc_standard_error"],
         )
 
-    def _judged(self, ours: Sequence[Row], theirs: Sequence[Row]) -> Any:
+    def _judged(self, ours: Sequence[Row], baseline: Sequence[Row]) -> Any:
         try:
             return self._annotator.annotate_head2head(
-                outputs_1=list(theirs), outputs_2=list(ours), chunksize=JUDGED_AT_ONCE
+                outputs_1=list(baseline), outputs_2=list(ours), chunksize=JUDGED_AT_ONCE
             )
         except Exception as error:
             raise Failure(
-                f"the judge failed: {_said(error)}. The answers are kept, and all judgements but "
+                f"the judge failed: {_named(error)}. The answers are kept, and all judgements but "
                 f"the last {JUDGED_AT_ONCE} at most: the same command goes on."
             ) from error
 
-    def _controlled(self, found: Any) -> Any:
+    def _controlled(self, judged: Any) -> Any:
         try:
-            return self._metrics.get_length_controlled_winrate(found, save_weights_dir=None)
+            return self._metrics.get_length_controlled_winrate(judged, save_weights_dir=None)
         except Exception as error:
             raise Failure(
-                f"no length-controlled win rate: {_said(error)}. It needs "
+                f"no length-controlled win rate: {_named(error)}. It needs "
                 "AlpacaEval's instructions in their own order, and their difficulties from the Hub "
                 "(tatsu-lab/alpaca_eval, df_gamed.csv). Without --length-controlled the plain rate "
                 "is written."
@@ -332,5 +332,5 @@ def _is_number(preference: float | None) -> bool:
     return preference is not None and math.isfinite(preference)
 
 
-def _said(error: Exception) -> str:
+def _named(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".rstrip(".")

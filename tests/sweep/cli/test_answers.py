@@ -72,7 +72,7 @@ def test_both_arms_of_the_winner_answer_and_are_judged(
         for arm in ("constrained", "unconstrained")
         for gamma in ("0", "0.25")
     }
-    assert f"{OTHER}: left out, without a winner" in result.stderr
+    assert f"{OTHER}: left out, since they have no winner" in result.stderr
     assert (
         str(lists[f"held-out/{SMALL}/seed1/constrained-g0.25.json"]) in result.stdout.splitlines()
     )

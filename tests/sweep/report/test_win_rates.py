@@ -49,7 +49,7 @@ def test_instructions_are_read_with_their_inputs(tmp_path: Path) -> None:
     ]))  # fmt: skip
     found = read_instructions(path)
     assert found == [Instruction("Name it.", "a river", "ours"), Instruction("Name it.")]
-    assert [i.whole for i in found] == ["Name it.\n\na river", "Name it."]
+    assert [i.judged_text for i in found] == ["Name it.\n\na river", "Name it."]
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_a_list_grows_and_nothing_is_asked_twice(arm: Answerer, tmp_path: Path) 
     path = tmp_path / "lists" / "one.json"
     whole = list(write_answers(path, "g", asked, 0.25, arm, 4))
     assert whole == json.loads(path.read_text())
-    assert [row["instruction"] for row in whole] == [i.whole for i, _ in asked]
+    assert [row["instruction"] for row in whole] == [i.judged_text for i, _ in asked]
     assert [row["output"] for row in whole] == [arm.answer(p, 0.25, 4).written for _, p in asked]
 
     kept = [{**row, "output": "kept"} for row in whole[:4]]
