@@ -27,7 +27,7 @@ from trainables.registry.task_facts import Metric
 if TYPE_CHECKING:
     import pandas as pd
 
-WHOLE = ("proposal", "seed", "layer", "layers", "step", "steps")  # numbers that may be missing
+INTEGERS = ("proposal", "seed", "layer", "layers", "step", "steps")  # numbers that may be missing
 PAIR = ["setting", "proposal", "shown", "arm", "seed"]
 OF_LAYER = (
     "held_out_loss", "training_loss", "probe_loss", "missing_share", "missing_share_training",
@@ -39,12 +39,12 @@ def framed(rows: Iterable[Row], columns: list[str] | None = None) -> pd.DataFram
     """Rows as a frame."""
     import pandas as pd
 
-    return whole(pd.DataFrame(list(rows), columns=columns))
+    return with_integers(pd.DataFrame(list(rows), columns=columns))
 
 
-def whole(frame: pd.DataFrame) -> pd.DataFrame:
-    """The frame with whole numbers whole, also where some are missing."""
-    return frame.astype({name: "Int64" for name in WHOLE if name in frame})
+def with_integers(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame with columns of whole numbers as integers that may be missing."""
+    return frame.astype({name: "Int64" for name in INTEGERS if name in frame})
 
 
 def setting_rows(space: SearchSpace, summaries: Iterable[SettingSummary]) -> Iterator[Row]:

@@ -26,7 +26,7 @@ _TEMPLATE = Path(__file__).with_name("notebook.html.jinja")
 
 
 def of_search(status: SweepStatus, what: str, summaries: Sequence[SettingSummary]) -> str:
-    """What a search came to: its state, its findings, a row a setting.
+    """A search: its state, its findings, a row a setting.
 
     Args:
         status: of the sweep.
@@ -43,9 +43,11 @@ def of_search(status: SweepStatus, what: str, summaries: Sequence[SettingSummary
     return _block(status.name, what, lines, shown)
 
 
-def of_confirmation(status: SweepStatus, what: str, said: Iterable[str], table: ShortForm) -> str:
-    """What a confirmation came to: its state, what was found in words, its table."""
-    return _block(status.name, what, (_state(status), *said), table)
+def of_confirmation(
+    status: SweepStatus, what: str, sentences: Iterable[str], table: ShortForm
+) -> str:
+    """A confirmation: its state, its findings in sentences, its table."""
+    return _block(status.name, what, (_state(status), *sentences), table)
 
 
 def of_setting(space: SearchSpace, summary: SettingSummary) -> str:
@@ -61,9 +63,9 @@ def of_setting(space: SearchSpace, summary: SettingSummary) -> str:
     return _block(summary.setting, "", lines, table.shown[table.headed :])
 
 
-def of_confirmed_setting(name: str, said: str, table: ShortForm) -> str:
+def of_confirmed_setting(name: str, sentence: str, table: ShortForm) -> str:
     """One setting of a confirmation: what its test says, and the contrasts."""
-    return _block(name, "", [said], table)
+    return _block(name, "", [sentence], table)
 
 
 def pair_text(summary: SettingSummary) -> str:

@@ -80,26 +80,26 @@ class Sweep:
     def __str__(self) -> str:
         """Its name, state, and what was found, a sentence a line."""
         if self.confirmed is None:
-            found = findings(list(self.measured.entries.values()))
+            texts = findings(list(self.measured.entries.values()))
         else:
             from sweep.confirmation.words import sentences
 
-            found = sentences(self.confirmed)
-        return "\n".join([f"{self.name} is {self.state}.", *found])
+            texts = sentences(self.confirmed)
+        return "\n".join([f"{self.name} is {self.state}.", *texts])
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Name of the sweep."""
         return self.view.definition.name
 
     @property
     def state(self) -> State:
-        """What it did when it was loaded: running, stopped, failed or finished."""
+        """State when it was loaded: running, stopped, failed or finished."""
         return state_of(self.view, is_running=self.is_running)
 
     @property
     def is_confirmation(self) -> bool:
-        """Whether it trains winners on fresh seeds and the test split."""
+        """True for a confirmation, which trains winners on fresh seeds and the test split."""
         return self.view.definition.space.phase == "confirmation"
 
     def reload(self) -> Sweep:
@@ -121,7 +121,7 @@ class Sweep:
     @cached_property
     def proposals(self) -> pd.DataFrame:
         """A row a proposal and seed: proposals.csv, what both arms of every pair came to."""
-        return frames.whole(self.measured.proposals)
+        return frames.with_integers(self.measured.proposals)
 
     @cached_property
     def arms(self) -> pd.DataFrame:
@@ -131,7 +131,7 @@ class Sweep:
     @cached_property
     def pairs(self) -> pd.DataFrame:
         """A row a number: tidy.csv, both arms of the pair that each setting shows."""
-        return frames.whole(self.measured.pairs)
+        return frames.with_integers(self.measured.pairs)
 
     @cached_property
     def layers(self) -> pd.DataFrame:
@@ -146,10 +146,10 @@ class Sweep:
     @cached_property
     def steps(self) -> pd.DataFrame:
         """A row a report, series and layer, over training, of the pair that each setting shows."""
-        return frames.whole(self.measured.steps)
+        return frames.with_integers(self.measured.steps)
 
     def columns(self, frame: str) -> pd.DataFrame:
-        """What the columns of a frame mean, with units; of a long one also its kinds of value."""
+        """Unit and meaning of each column of a frame, and of each kind of value in a long one."""
         if frame not in FRAMES:
             raise UnknownName.among("frame", frame, FRAMES)
         return columns.described(getattr(self, frame), self.metric)
@@ -214,7 +214,7 @@ class Sweep:
 
     @property
     def metric(self) -> Metric:
-        """What its task reports: key, unit and direction."""
+        """The metric of its task: key, unit and direction."""
         return self.view.definition.space.base.facts.metric
 
     @cached_property
@@ -229,7 +229,7 @@ class Sweep:
 
     @cached_property
     def confirmed(self) -> ConfirmationSummary | None:
-        """What a confirmation shows; None of a search."""
+        """The results of a confirmation; None of a search."""
         if not self.is_confirmation:
             return None
         from sweep.confirmation.stages import shown_now
@@ -278,5 +278,5 @@ class SettingOf:
 
         one = self._confirmed(confirmed)
         alone = replace(confirmed, families=[], settings=[one])
-        said = of_setting(one, confirmed)
-        return html.of_confirmed_setting(self.name, said, confirmed_table(alone).shown)
+        sentence = of_setting(one, confirmed)
+        return html.of_confirmed_setting(self.name, sentence, confirmed_table(alone).shown)

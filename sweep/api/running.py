@@ -104,19 +104,19 @@ def run(
     executor = Executor(where, workers, fuse, processes)
     budget = Budget(max_arms, max_hours, max_gpu_hours)
     require_torch()
-    found = (
+    named_space = (
         catalog.NamedSpace(space, space.name)
         if isinstance(space, SearchSpace)
         else catalog.find(os.fspath(space))
     )
-    refuse_confirmation(found)
-    wanted = catalog.with_values(catalog.only(found.space, only), fields)
+    refuse_confirmation(named_space)
+    wanted = catalog.with_values(catalog.only(named_space.space, only), fields)
     budget.refuse_without_gpu(wanted)
     objects = open_store(root(storage))
     starts = [Start(str(point), {EVERY: point}) for point in points]
     starts += starts_from(start_from, objects, say=note)
     wanted = with_start_points(wanted, starts, say=note)
-    definition = ready(objects, Definition(name or found.name, wanted), executor, mlflow)
+    definition = ready(objects, Definition(name or named_space.name, wanted), executor, mlflow)
     refuse_other_code(objects, definition, accept_code=accept_code)
     there = registered(objects, definition, named=fields, say=note)
     refuse_second_driver(objects, definition.name)

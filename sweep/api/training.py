@@ -117,15 +117,15 @@ def _estimate(objects: ObjectStore, definition: Definition, gpu: str | None = No
     known = gpu_called(gpu or gpu_here()) if on_gpu else None
     if known is None and on_gpu:
         return
-    found: list[dict[str, Json]] = []
+    estimates: list[dict[str, Json]] = []
     # a step of a plug-in can hang: in an arm that is seen, here it must not keep all from starting
     timing = threading.Thread(
-        target=lambda: found.append(estimate_entry(definition.space, known)), daemon=True
+        target=lambda: estimates.append(estimate_entry(definition.space, known)), daemon=True
     )
     timing.start()
     timing.join(ESTIMATE_S)
     late = {"not_counted": f"a few steps took more than {ESTIMATE_S:.0f} s"}
-    put_estimate(objects, definition.name, found[0] if found else late)
+    put_estimate(objects, definition.name, estimates[0] if estimates else late)
 
 
 def _train_once(
@@ -201,7 +201,7 @@ def _train_once(
 
 
 def sweep_pages(view: SweepView, fallback_ms: int, storage: str) -> SweepPages:
-    """What MLflow's pages of the sweep are to say; its times are those of the records.
+    """The content of the sweep's pages in MLflow; its times are those of the records.
 
     Args:
         view: the sweep.

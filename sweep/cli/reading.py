@@ -141,7 +141,7 @@ def _print_list(sweeps: Sequence[ListedSweep], at: Place) -> None:
         }
         for one in sweeps
     ]
-    console().print(table(rows, whole=("name", "space")))
+    console().print(table(rows, unbroken=("name", "space")))
 
 
 def _listed(objects: ObjectStore, name: str) -> ListedSweep:

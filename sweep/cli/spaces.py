@@ -106,7 +106,7 @@ def _list(as_json: bool) -> None:
         return
     rows = [{key: str(value) for key, value in entry.items()} for entry in entries]
     numbers = ("settings", "proposals", "seeds", "arms")
-    console().print(table(rows, right=numbers, whole=("name",), below="summary"))
+    console().print(table(rows, right=numbers, unbroken=("name",), below="summary"))
 
 
 def _space_entry(space: SearchSpace) -> dict[str, Json]:
@@ -162,7 +162,7 @@ def _print_space(space: SearchSpace) -> None:
         }
         for s in space.settings
     ]
-    out.print(table(rows, right=("proposals",), whole=("setting", "published")))
+    out.print(table(rows, right=("proposals",), unbroken=("setting", "published")))
     if compared:
         out.print(
             f"published: {compared[0].measure} of the constrained and the unconstrained model in "
@@ -175,7 +175,7 @@ def _print_space(space: SearchSpace) -> None:
     points = [row for setting in space.settings for row in _point_rows(setting)]
     if points:
         out.print()
-        out.print(table(points, whole=("setting", "point")))
+        out.print(table(points, unbroken=("setting", "point")))
     if space.ranges:
         out.print()
         ranges = [
@@ -190,7 +190,7 @@ def _print_space(space: SearchSpace) -> None:
         ]
         if not any(row["in"] for row in ranges):
             ranges = [{k: v for k, v in row.items() if k != "in"} for row in ranges]
-        out.print(table(ranges, right=("first",), whole=("searched",)))
+        out.print(table(ranges, right=("first",), unbroken=("searched",)))
         if any("(" in row["first"] for row in ranges):
             out.print("first: in the range's own unit, and in brackets what a run is given.")
         for warning in idle_ranges(space):

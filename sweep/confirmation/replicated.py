@@ -197,7 +197,7 @@ def _setting(
     gains = {
         str(number): of[seed].gain for number, seed in enumerate(plan.seeds, start=1) if seed in of
     }
-    certified = {"feasible": sum(part.is_certified for part in trained), "of": len(trained)}
+    certified = {"feasible": sum(part.is_certified for part in trained), "trained": len(trained)}
     return ReplicatedSetting.from_json(
         {
             **row.to_json(),

@@ -201,7 +201,7 @@ class CertifiedWinners(Plain):
     """How many trained constrained winners the test units certify as feasible."""
 
     feasible: int
-    of: int
+    trained: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

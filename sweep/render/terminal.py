@@ -26,7 +26,7 @@ def table(
     rows: Sequence[Mapping[str, str]],
     *,
     right: Collection[str] = (),
-    whole: Collection[str] = (),
+    unbroken: Collection[str] = (),
     below: str = "",
 ) -> TextTable:
     """A plain table with one column per key.
@@ -34,12 +34,12 @@ def table(
     Args:
         rows: the cells; there is one at least.
         right: columns of numbers, which are never broken.
-        whole: other columns that are not broken over lines: what one would copy.
+        unbroken: other columns that are not broken over lines: what one would copy.
         below: the column of sentences, each below its row where the table is wider than a line.
     """
     return TextTable(
         tuple(
-            _Column(name, tuple(row[name] for row in rows), name in right, name in whole)
+            _Column(name, tuple(row[name] for row in rows), name in right, name in unbroken)
             for name in rows[0]
         ),
         below,
@@ -84,7 +84,7 @@ class _Column:
     header: str
     cells: tuple[str, ...]
     is_right: bool
-    is_whole: bool
+    is_unbroken: bool
 
     @property
     def width(self) -> int:
@@ -94,7 +94,7 @@ class _Column:
     @property
     def least(self) -> int:
         """Characters that a column takes at least: no word breaks."""
-        kept = self.is_right or self.is_whole
+        kept = self.is_right or self.is_unbroken
         cells = [
             line for cell in self.cells for line in (cell.split("\n") if kept else _words(cell))
         ]

@@ -88,11 +88,11 @@ def export(
         replace: an earlier export goes also where it holds more than this one.
     """
     earlier = _earlier_export(out, view.definition.name)  # refused before the work
-    found = instead
-    if found is None:
+    content = instead
+    if content is None:
         tables = sweep_tables(view.definition.space, best_summaries(view, run_ids), beside_paper)
-        found = _contents(view, tables, read, everything=everything)
-    files = {**found, MANIFEST: _manifest(view, run_ids, found)}
+        content = _contents(view, tables, read, everything=everything)
+    files = {**content, MANIFEST: _manifest(view, run_ids, content)}
     _write(out, files, earlier, replace=replace)
     return sorted(files)
 
@@ -116,7 +116,7 @@ def write_files(
 
 
 def configuration(view: SweepView, setting: SettingView) -> dict[str, Json]:
-    """What ``sweep run`` reads to train the setting's pairs again, and to compare."""
+    """A configuration from which ``sweep run`` trains the setting's pairs again and compares."""
     shown = setting.chosen.shown
     assert shown is not None  # asked for only where there is a pair
     space = view.definition.space
@@ -152,7 +152,7 @@ def configuration(view: SweepView, setting: SettingView) -> dict[str, Json]:
 
 
 def expected(record: ArmRecord) -> dict[str, Json]:
-    """What an arm came to: what it is compared with when it is trained again."""
+    """The results of an arm, with which it is compared when it is trained again."""
     plain = record.to_json()
     return {name: plain[name] for name in ("signature", "status", "evaluation", "environment")}
 
@@ -225,7 +225,7 @@ class _Earlier:
 
 
 def _earlier_export(out: Path, sweep: str) -> _Earlier:
-    """What an earlier export of this sweep wrote; Misuse for a foreign folder."""
+    """The files of an earlier export of this sweep; Misuse for a foreign folder."""
     if not out.exists():
         return _Earlier()
     if not out.is_dir():
@@ -350,7 +350,7 @@ def _staged(place: Path, prefix: str) -> Iterator[Path]:
 
 
 def _renamed(staging: Path, out: Path) -> bool:
-    """Whether the folder has its name now; not where another export was first."""
+    """True if the folder got its name; False where another export was first."""
     try:
         os.rename(staging, out)
     except OSError:
@@ -374,9 +374,9 @@ def _held(folder: Path) -> Iterator[None]:
 
 def _replace(out: Path, staging: Path, files: Mapping[str, str], earlier: Collection[str]) -> None:
     """Move the written files over those of an earlier export; the whole manifest comes last."""
-    whole = json.loads(files[MANIFEST])
-    named = {**dict.fromkeys(earlier), **whole["files"]}  # all that may be there until then
-    begun = text_of({**whole, "files": named, "complete": False})
+    manifest = json.loads(files[MANIFEST])
+    named = {**dict.fromkeys(earlier), **manifest["files"]}  # all that may be there until then
+    begun = text_of({**manifest, "files": named, "complete": False})
     # By the staging folder, which the next export clears away after a kill.
     write_durably(staging / "begun.json", begun.encode())
     os.replace(staging / "begun.json", out / MANIFEST)

@@ -180,40 +180,45 @@ def _arm_facts(one: SettingView, number: int | None, arms: Iterable[Judged]) -> 
     """Numbers of arms, and of the references, which are alike beside all of them."""
     name = one.setting.name
     measured = [(r, j, r.evaluation) for r, j in arms if r and r.evaluation]
-    for record, judgement, found in measured:
-        for cell in _cells(record, found, judgement):
+    for record, judgement, evaluation in measured:
+        for cell in _cells(record, evaluation, judgement):
             yield Fact(name, number, record.config.arm, record.config.seed, *cell)
-    for record, _, found in measured[:1]:
-        for reference in found.references:
-            for cell in _reference_cells(record, found, reference):
+    for record, _, evaluation in measured[:1]:
+        for reference in evaluation.references:
+            for cell in _reference_cells(record, evaluation, reference):
                 yield Fact(name, number, reference, None, *cell)
 
 
-def _cells(record: ArmRecord, found: Evaluation, judgement: Judgement | None) -> Iterator[Cell]:
+def _cells(
+    record: ArmRecord, evaluation: Evaluation, judgement: Judgement | None
+) -> Iterator[Cell]:
     key, gamma = record.config.facts.metric.key, record.config.train_gamma
     for name in ("objective", "mean_over_gammas", "ood_auc"):
-        yield name, None, None, None, getattr(found, name)
+        yield name, None, None, None, getattr(evaluation, name)
     last = record.reports[-1].scalars if record.reports else {}
     yield from (
         (name, None, None, None, last[scalar]) for name, scalar in COSTS.items() if scalar in last
     )
-    yield from _scores(key, {GAUSSIAN: found.scores, **found.shift_scores})
+    yield from _scores(key, {GAUSSIAN: evaluation.scores, **evaluation.shift_scores})
 
-    by_gamma = {"loss": found.layer_losses_by_gamma, f"layer_{key}": found.layer_scores_by_gamma}
+    by_gamma = {
+        "loss": evaluation.layer_losses_by_gamma,
+        f"layer_{key}": evaluation.layer_scores_by_gamma,
+    }
     for name, rows in by_gamma.items():  # draw 0
         for g, values in rows.items():
             yield from _by_layer(name, values, float(g))
-    for shift, losses in found.shift_layer_losses.items():
+    for shift, losses in evaluation.shift_layer_losses.items():
         for severity, values in losses.items():
             yield from _by_layer("loss", values, float(severity), shift=shift)
     at_train_gamma: dict[str, Sequence[float]] = {  # all draws
-        "held_out_loss": found.held_out_losses(),
-        "training_loss": found.training_losses(),
-        "probe_loss": found.probe_losses,
-        f"probe_{key}": found.probe_scores,
-        "multiplier": found.multipliers,
-        "descent_fraction": found.descent_fraction,
-        "hidden_norm": found.hidden_norms,
+        "held_out_loss": evaluation.held_out_losses(),
+        "training_loss": evaluation.training_losses(),
+        "probe_loss": evaluation.probe_losses,
+        f"probe_{key}": evaluation.probe_scores,
+        "multiplier": evaluation.multipliers,
+        "descent_fraction": evaluation.descent_fraction,
+        "hidden_norm": evaluation.hidden_norms,
         "violation_noise": record.reports[-1].layers.get("violation_noise", ()),
     }
     if judgement is not None:
@@ -222,12 +227,12 @@ def _cells(record: ArmRecord, found: Evaluation, judgement: Judgement | None) ->
             "missing_share_training": judgement.training,
             "missing_share_relaxed": judgement.relaxed or (),
         }
-    quantiles = list(zip(*found.descent_ratio_quantiles, strict=True))  # [quantile][layer]
+    quantiles = list(zip(*evaluation.descent_ratio_quantiles, strict=True))  # [quantile][layer]
     at_train_gamma |= {
         f"descent_ratio_q{100 * i // (len(quantiles) - 1):02d}": quantile
         for i, quantile in enumerate(quantiles)
     }
-    layers = len(found.dev_losses[0])
+    layers = len(evaluation.dev_losses[0])
     for name, of_layers in at_train_gamma.items():
         yield from _by_layer(name, of_layers, gamma, first=first_layer(layers, len(of_layers)))
 
@@ -244,11 +249,11 @@ def _by_layer(
     return ((name, shift, severity, layer, v) for layer, v in zip(itertools.count(first), values))
 
 
-def _reference_cells(record: ArmRecord, found: Evaluation, name: str) -> Iterator[Cell]:
-    key, scores = record.config.facts.metric.key, found.references[name]
+def _reference_cells(record: ArmRecord, evaluation: Evaluation, name: str) -> Iterator[Cell]:
+    key, scores = record.config.facts.metric.key, evaluation.references[name]
     yield "mean_over_gammas", None, None, None, sum(scores.values()) / len(scores)
     yield "ood_auc", None, None, None, area(scores)
-    yield from _scores(key, {GAUSSIAN: scores, **found.shift_references.get(name, {})})
-    if name in found.reference_losses:
-        loss = found.reference_losses[name]
+    yield from _scores(key, {GAUSSIAN: scores, **evaluation.shift_references.get(name, {})})
+    if name in evaluation.reference_losses:
+        loss = evaluation.reference_losses[name]
         yield "held_out_loss", GAUSSIAN, record.config.train_gamma, None, loss

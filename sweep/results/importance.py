@@ -44,7 +44,7 @@ def importance(setting: SettingView, searched: Sequence[str]) -> Importance:
         )
         for field in searched
     }
-    return Importance(feasible=len(feasible), finished=len(finished), of=rank_correlations)
+    return Importance(feasible=len(feasible), finished=len(finished), by_field=rank_correlations)
 
 
 def rank_correlation(x: npt.ArrayLike, y: npt.ArrayLike) -> float:

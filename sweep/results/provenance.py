@@ -124,8 +124,8 @@ def codes_of(records: Iterable[ArmRecord]) -> list[str]:
 
 def data_provenance(records: Iterable[ArmRecord]) -> list[Json]:
     """Every data set that was trained on: name and fingerprint of the pixels."""
-    found = {(r.config.data.name, r.config.data.fingerprint) for r in records}
-    return [{"name": name, "fingerprint": fingerprint} for name, fingerprint in sorted(found)]
+    data_sets = {(r.config.data.name, r.config.data.fingerprint) for r in records}
+    return [{"name": name, "fingerprint": fingerprint} for name, fingerprint in sorted(data_sets)]
 
 
 def distinct_environments(records: Iterable[ArmRecord]) -> list[dict[str, Json]]:

@@ -121,7 +121,7 @@ class ReproducedCell(Plain):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reproduction(Plain):
-    """What came of arms that were trained again."""
+    """Results of arms that were trained again, beside the stored ones."""
 
     sweep: str
     verdict: Verdict
@@ -139,9 +139,9 @@ def reproduced_arm(arm: Arm, before: ArmRecord, now: ArmRecord) -> ReproducedArm
         for name in LATER:
             if not there["evaluation"][name]:
                 del there["evaluation"][name], here["evaluation"][name]
-    found = list(differences(there, here))
-    farthest = max((relative(old, new) for _, old, new in found), default=0.0)
-    verdict: Verdict = "differs" if farthest > TOLERANCE else "close" if found else "identical"
+    changed = list(differences(there, here))
+    farthest = max((relative(old, new) for _, old, new in changed), default=0.0)
+    verdict: Verdict = "differs" if farthest > TOLERANCE else "close" if changed else "identical"
     return finite(
         ReproducedArm(
             signature=arm.signature,
@@ -152,9 +152,9 @@ def reproduced_arm(arm: Arm, before: ArmRecord, now: ArmRecord) -> ReproducedArm
             verdict=verdict,
             old_status=before.status,
             new_status=now.status,
-            different=len(found),
+            different=len(changed),
             largest_relative=farthest,
-            differences=_listed(found[:SHOWN]),
+            differences=_listed(changed[:SHOWN]),
             environment=_listed(differences(place(before), place(now))),
             old_seconds=device_s(before) or None,
             new_seconds=device_s(now) or None,
@@ -167,7 +167,7 @@ def _listed(values: Iterable[tuple[str, Json, Json]]) -> list[Difference]:
 
 
 def is_same_place(environment: Sequence[Difference]) -> bool:
-    """Whether two environments differ in nothing that equal bits are promised for."""
+    """True if two environments agree in all that equal bits depend on."""
     return all(one.what.startswith(_OURS) for one in environment)
 
 
@@ -205,29 +205,29 @@ def _numbers(
     """By the words that a person reads; empty where an arm measured nothing."""
     done = [record.evaluation for record in records if record.evaluation is not None]
     seconds = [device_s(record) for record in records]
-    found: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     if done and len(done) == len(records):
         label = _label(records[0].config)
-        found = {
+        numbers = {
             f"{label} at gamma {gamma}": fmean([m.scores[gamma] for m in done])
             for gamma in done[0].scores
         }
         for shift, by_severity in done[0].shift_scores.items():
             for severity in by_severity:
                 scores = [m.shift_scores[shift][severity] for m in done]
-                found[f"{label} under {shift} {severity}"] = fmean(scores)
-        found[f"mean {label}"] = fmean([m.mean_over_gammas for m in done])
-        found["ood_auc"] = fmean([m.ood_auc for m in done])
-        found["objective"] = fmean([m.objective for m in done])
+                numbers[f"{label} under {shift} {severity}"] = fmean(scores)
+        numbers[f"mean {label}"] = fmean([m.mean_over_gammas for m in done])
+        numbers["ood_auc"] = fmean([m.ood_auc for m in done])
+        numbers["objective"] = fmean([m.objective for m in done])
         losses = zip(*(m.held_out_losses() for m in done), strict=True)
-        found |= {f"held-out loss, layer {n}": fmean(of) for n, of in enumerate(losses)}
+        numbers |= {f"held-out loss, layer {n}": fmean(by_seed) for n, by_seed in enumerate(losses)}
         judged = None if constraint is None else judge(records, constraint, tolerance)
         if judged is not None:
             shares = enumerate(judged.held_out, start=judged.first_layer)
-            found |= {f"missing share, layer {n}": share for n, share in shares}
+            numbers |= {f"missing share, layer {n}": share for n, share in shares}
     if all(seconds):
-        found["seconds"] = fmean(seconds)
-    return found
+        numbers["seconds"] = fmean(seconds)
+    return numbers
 
 
 def _label(config: ArmConfig) -> str:

@@ -19,7 +19,7 @@ from trainables.records.objects import ObjectStore
 def starts_from(
     texts: Sequence[str], objects: ObjectStore | None, *, say: Callable[[str], None]
 ) -> list[Start]:
-    """What each ``--start-from NAME[:SETTING]|FILE.json`` says.
+    """The start points of each ``--start-from NAME[:SETTING]|FILE.json``.
 
     Of a sweep, settings start from the winner of the setting of their name; of one SETTING, or a
     file, all of them start from that one.
@@ -39,9 +39,9 @@ def starts_from(
 def _of_file(text: str) -> Start:
     if not Path(text).expanduser().is_file():
         raise Misuse(f"--start-from must be a sweep or an exported file that is here, got {text}.")
-    found = catalog.find(text)
-    space = found.space
-    if len(space.settings) != 1 or (found.expected is None and space.name != "arm"):
+    exported = catalog.find(text)
+    space = exported.space
+    if len(space.settings) != 1 or (exported.expected is None and space.name != "arm"):
         raise Misuse(
             f"--start-from {text} must be an exported configuration, which `sweep export` writes, "
             f"got the search space {space.name}. Give its sweep by name, or `sweep run` it."

@@ -22,7 +22,7 @@ ENDED_EARLY: tuple[Status, ...] = ("failed", "diverged", "stopped")  # what need
 
 
 def state_of(view: SweepView, *, is_running: bool) -> State:
-    """What a sweep does now, from its records; for every verb that says it."""
+    """The present state of a sweep, from its records; for every verb that shows it."""
     if is_running:
         return "running"
     if not view.is_finished:
@@ -172,15 +172,15 @@ def seconds_left(training: Sequence[ArmPlace], open_arms: int) -> float | None:
         training: arms that a driver trains now.
         open_arms: how many arms are not final, these included.
     """
-    spent, whole = [], []
+    spent, estimates = [], []
     for arm in training:
         if arm.record is not None and arm.record.reports and device_s(arm.record) > 0:
             spent.append(device_s(arm.record))
             done = arm.record.reports[-1].step / arm.record.config.steps
-            whole.append(spent[-1] / done)
+            estimates.append(spent[-1] / done)
     if not spent:
         return None
-    return max(0.0, open_arms * fmean(whole) - sum(spent)) / len(training)
+    return max(0.0, open_arms * fmean(estimates) - sum(spent)) / len(training)
 
 
 def time_text(seconds: float) -> str:
@@ -189,12 +189,12 @@ def time_text(seconds: float) -> str:
     >>> time_text(5), time_text(150), time_text(7300)
     ('5 s', '2 min 30 s', '2 h 1 min')
     """
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
+    rounded = round(seconds)
+    if rounded < 60:
+        return f"{rounded} s"
+    if rounded < 3600:
+        return f"{rounded // 60} min {rounded % 60} s"
+    return f"{rounded // 3600} h {rounded % 3600 // 60} min"
 
 
 def _setting_status(setting: SettingView, space: SearchSpace) -> SettingStatus:

@@ -151,7 +151,7 @@ class Importance(Plain):
 
     feasible: int
     finished: int
-    of: Mapping[str, Correlations]  # by field
+    by_field: Mapping[str, Correlations]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

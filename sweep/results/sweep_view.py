@@ -50,12 +50,12 @@ class ArmPlace:
 
     @property
     def is_final(self) -> bool:
-        """Whether it has its outcome."""
+        """True if it has its outcome."""
         return self.end is not None
 
     @property
     def status(self) -> Status | None:
-        """What became of it; None: it never reported."""
+        """Its record; None if it never reported."""
         return self.end.status if self.end else self.record.status if self.record else None
 
     @property
@@ -105,15 +105,15 @@ class SweepView:
     @property
     def arms(self) -> dict[str, ArmPlace]:
         """Every arm known so far, each signature once, in the first setting that asks for it."""
-        found: dict[str, ArmPlace] = {}
+        places: dict[str, ArmPlace] = {}
         for view in self.settings:
             for arm in view.arms:
-                found.setdefault(arm.signature, arm)
-        return found
+                places.setdefault(arm.signature, arm)
+        return places
 
     @property
     def is_finished(self) -> bool:
-        """Whether every proposal asked for is stored and every arm of it is final."""
+        """True if every wanted proposal is stored and every arm of it is final."""
         wanted = self.definition.space.proposals_of
         return all(
             len(view.proposals) >= wanted(view.setting) and all(arm.is_final for arm in view.arms)
@@ -143,28 +143,30 @@ def load_sweep(
     settings = definition.space.settings
     stored = all_proposals(objects, name, [setting.name for setting in settings])
     views: list[SettingView] = []
-    batch: list[_Asked] = []
+    batch: list[_SettingReading] = []
     for setting in settings:
         every = read == "records"
-        batch.append(_Asked(definition, setting, stored[setting.name], from_records=every))
+        batch.append(_SettingReading(definition, setting, stored[setting.name], from_records=every))
         if setting == settings[-1] or sum(len(one.needed) for one in batch) >= BATCH:
             views += _read(record or ArmStore(objects).record, batch, read != "outcomes")
             batch = []
     return SweepView(definition, tuple(views), retired_settings(objects, name))
 
 
-def _read(record: ReadRecord, asked: Sequence[_Asked], with_pairs: bool) -> list[SettingView]:
+def _read(
+    record: ReadRecord, readings: Sequence[_SettingReading], with_pairs: bool
+) -> list[SettingView]:
     """Some settings, their records read at once."""
     records: Records = {}
-    _fetch(record, records, (s for one in asked for s in one.needed))
-    _fetch(record, records, (s for one in asked for s in one.judged_beside_others(records)))
-    for one in asked:
+    _fetch(record, records, (s for one in readings for s in one.needed))
+    _fetch(record, records, (s for one in readings for s in one.judged_beside_others(records)))
+    for one in readings:
         one.judge(records)
-    unsettled = list(asked) if with_pairs else []
+    unsettled = list(readings) if with_pairs else []
     while unsettled:
         _fetch(record, records, (s for one in unsettled for s in one.of_shown))
         unsettled = [one for one in unsettled if not one.stands(records)]
-    return [one.view(records, with_pairs=with_pairs) for one in asked]
+    return [one.view(records, with_pairs=with_pairs) for one in readings]
 
 
 def _fetch(record: ReadRecord, records: Records, signatures: Iterable[str]) -> None:
@@ -173,8 +175,8 @@ def _fetch(record: ReadRecord, records: Records, signatures: Iterable[str]) -> N
     records |= zip(missing, at_once(record, missing), strict=True)
 
 
-class _Asked:
-    """What one setting asks for, while it is read: proposals, and what they came to."""
+class _SettingReading:
+    """The state of one setting while it is read: proposals and their outcomes."""
 
     def __init__(
         self,
@@ -199,7 +201,7 @@ class _Asked:
             # What failed may have been trained again, by another sweep as well.
             self.judged = {o.number: o for o in verdicts if o and o.outcome != "failed"}
         known = {arm.signature for o in self.judged.values() for arm in o.arms}
-        every = (*self.baselines, *(s for of in self.arms.values() for s in of))
+        every = (*self.baselines, *(s for signatures in self.arms.values() for s in signatures))
         self.needed = [s for s in every if s not in known]  # to be read before all can be judged
 
     def judged_beside_others(self, records: Records) -> list[str]:
@@ -216,7 +218,7 @@ class _Asked:
     def judge(self, records: Records) -> None:
         """Judge every proposal that has no verdict and whose arms are final."""
         for number in self.arms.keys() - self.judged.keys():
-            result = self.whole(number, records)
+            result = self._result(number, records)
             if result is not None:
                 self.judged[number] = ProposalOutcome.from_result(result)
 
@@ -224,8 +226,8 @@ class _Asked:
     def shown(self) -> int | None:
         """The number of the pair to show."""
         judged = self.judged.values()
-        found = winner_of(judged) or closest_of(judged)
-        return None if found is None else found.number
+        chosen = winner_of(judged) or closest_of(judged)
+        return None if chosen is None else chosen.number
 
     @property
     def of_shown(self) -> list[str]:
@@ -234,11 +236,11 @@ class _Asked:
         return [*self.baselines, *(() if shown is None else self.arms[shown])]
 
     def stands(self, records: Records) -> bool:
-        """Whether the verdict on the pair to show is that of its records; else it is replaced."""
+        """Judge the pair to show again from its records; False if the stored verdict was stale."""
         number = self.shown
         if number is None:
             return True
-        result = self.whole(number, records)
+        result = self._result(number, records)
         if result is None:  # an arm's record is gone
             del self.judged[number]
             return False
@@ -246,7 +248,7 @@ class _Asked:
         self.judged[number] = outcome
         return outcome.to_json() == before.to_json()
 
-    def whole(self, number: int, records: Records) -> ProposalResult | None:
+    def _result(self, number: int, records: Records) -> ProposalResult | None:
         """A proposal with its records, where its constrained arms are final on every seed."""
         arms = list(zip(self.arms[number], self.baselines, strict=True))
         point, least = self.points[number], self.setting.least_descent
@@ -257,10 +259,10 @@ class _Asked:
         results = tuple(self.judged[number] for number in sorted(self.judged))
         ends = {arm.signature: arm for result in results for arm in result.arms}
 
-        def whole(outcome: ProposalOutcome) -> ProposalResult:
-            found = self.whole(outcome.number, records)
-            assert found is not None, "it stands"
-            return found
+        def complete(outcome: ProposalOutcome) -> ProposalResult:
+            result = self._result(outcome.number, records)
+            assert result is not None, "it stands"
+            return result
 
         def place(signature: str, proposal: int | None) -> ArmPlace:
             record = records.get(signature)
@@ -277,8 +279,8 @@ class _Asked:
             self.proposals,
             (
                 *(place(signature, None) for signature in self.baselines),
-                *(place(s, number) for number, of in self.arms.items() for s in of),
+                *(place(s, number) for number, signatures in self.arms.items() for s in signatures),
             ),
             results,
-            select(name, results, whole) if with_pairs else None,
+            select(name, results, complete) if with_pairs else None,
         )

@@ -52,7 +52,7 @@ def verdict_lines(entry: SettingSummary) -> list[str]:
     if len(entry.frontier) > 1:
         lines.append(frontier_text(entry.frontier))
     importance = entry.importance
-    if importance and importance.of and importance.finished >= ENOUGH:
+    if importance and importance.by_field and importance.finished >= ENOUGH:
         lines.append(importance_text(importance))
     return lines
 
@@ -146,14 +146,14 @@ def importance_text(importance: Importance) -> str:
 
     >>> from sweep.results.summary import Correlations
     >>> rho = Correlations(objective=None, worst_missing_share=0.75)
-    >>> importance_text(Importance(feasible=2, finished=9, of={"constraint.alpha": rho}))
+    >>> importance_text(Importance(feasible=2, finished=9, by_field={"constraint.alpha": rho}))
     'rank correlation with the objective (2 feasible proposals) and the missing share (9 \
 finished): alpha —, +0.75'
     """
     values = "; ".join(
         f"{name.removeprefix('constraint.')} {number(rho.objective, '+.2f')}, "
         f"{number(rho.worst_missing_share, '+.2f')}"
-        for name, rho in importance.of.items()
+        for name, rho in importance.by_field.items()
     )
     return (
         f"rank correlation with the objective ({importance.feasible} feasible proposals) and the "

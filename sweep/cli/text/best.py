@@ -32,13 +32,13 @@ def print_settings(
     rows: Mapping[str, Mapping[str, str]],
     *,
     right: Sequence[str],
-    whole: Sequence[str] = (),
+    unbroken: Sequence[str] = (),
 ) -> None:
     """A row for each setting; where many are a line each only without the words they share, so."""
 
     def named(names: Mapping[str, str]) -> TextTable:
         named_rows = [{"setting": names[setting], **row} for setting, row in rows.items()]
-        return table(named_rows, right=right, whole=("setting", *whole))
+        return table(named_rows, right=right, unbroken=("setting", *unbroken))
 
     full, short = named({setting: setting for setting in rows}), short_names(list(rows))
     is_short = (
@@ -62,7 +62,9 @@ def print_overview(entries: Sequence[SettingSummary]) -> None:
     out = console()
     rows = {entry.setting: _overview_row(entry, metric.label) for entry in judged}
     if rows:
-        print_settings(out, rows, right=(metric.label, "gain", "miss"), whole=("shown", "feasible"))
+        print_settings(
+            out, rows, right=(metric.label, "gain", "miss"), unbroken=("shown", "feasible")
+        )
     if len(judged) < len(entries):
         left = counted(len(entries) - len(judged), "setting")
         out.print(f"Without a finished proposal: {left}.")
@@ -130,7 +132,7 @@ def _print_best(entry: SettingSummary) -> None:
         out.print(Paragraph(line, 2))
     if entry.constrained or entry.unconstrained:
         for rows in filter(None, (_best_rows(entry), _shift_rows(entry))):
-            out.print(table(rows, right=tuple(rows[0])[1:], whole=("",)))
+            out.print(table(rows, right=tuple(rows[0])[1:], unbroken=("",)))
         seconds = ", ".join(f"{number(entry.arm(a).train_seconds, '.0f')} s {a}" for a in ARMS)
         out.print(Paragraph(f"training: {seconds}", 2))
     for line in verdict_lines(entry):

@@ -53,7 +53,7 @@ def print_confirmed(entry: ConfirmationSummary) -> None:
         for other, contrast in one.contrasts.items():
             numbers = contrast_row(contrast, design, early=early)
             rows.append({"  against": f"  {_plainly(other)}", **numbers})
-        out.print(table(rows, right=_RIGHT, whole=("  against",)))
+        out.print(table(rows, right=_RIGHT, unbroken=("  against",)))
         verdict = of_setting(one, entry)
         for line in (verdict[0].upper() + verdict[1:], *_lines(one)):
             out.print(Paragraph(line, 2))

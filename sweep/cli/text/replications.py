@@ -71,9 +71,9 @@ def print_replicated(entry: ReplicationsSummary) -> None:
     for one in entry.settings:
         row = {"setting": one.name, **contrast_row(one, entry.design, _UNIT, early=early)}
         row["no winner"] = f"{one.no_winner[CONSTRAINED]}, {one.no_winner[TUNED]}"
-        row["certified"] = f"{one.certified.feasible} of {one.certified.of}"
+        row["certified"] = f"{one.certified.feasible} of {one.certified.trained}"
         rows.append(row)
-    out.print(table(rows, right=_RIGHT, whole=("setting",)))
+    out.print(table(rows, right=_RIGHT, unbroken=("setting",)))
     out.print()
     for term in _legend(entry):
         out.print(Paragraph(term, hanging=2))

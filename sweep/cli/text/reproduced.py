@@ -39,7 +39,7 @@ def print_reproduced(entry: Reproduction) -> None:
                 }
                 for row in cell.numbers
             ]
-            out.print(table(rows, right=("old", "new", "change"), whole=("",)))
+            out.print(table(rows, right=("old", "new", "change"), unbroken=("",)))
         for arm in cell.arms:
             if arm.verdict != "identical":
                 _print_arm(arm)

@@ -219,7 +219,7 @@ def test_differences_are_those_of_the_stored_records(
     assert shown[FIRST]["no_winner"] == {"constrained": 1, "tuned_plain": 0}
     assert shown[SECOND]["no_winner"] == {"constrained": 0, "tuned_plain": 1}
     assert shown[SECOND]["counted_as_constant"] == {"constrained": 1, "tuned_plain": 0}
-    assert shown[FIRST]["certified"] == {"feasible": 2, "of": 2}
+    assert shown[FIRST]["certified"] == {"feasible": 2, "trained": 2}
     assert "1 constrained and 0 tuned plain arms ended without a result" in entry["deviations"][0]
 
 
@@ -283,7 +283,7 @@ def test_a_search_without_any_winner_counts(objects: ObjectStore, trainer: Train
     (one,) = entry["settings"]
     assert (one["mean"], one["outcome"], one["replications"]) == (0.0, "undecided", 2)
     assert one["no_winner"] == {"constrained": 2, "tuned_plain": 0}
-    assert one["certified"] == {"feasible": 0, "of": 0}
+    assert one["certified"] == {"feasible": 0, "trained": 0}
 
 
 def test_it_ends_when_all_is_decided(objects: ObjectStore, trainer: Trainer) -> None:

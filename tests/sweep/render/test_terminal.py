@@ -78,7 +78,7 @@ def test_numbers_stand_in_blocks_of_columns_that_fit_beside_the_rows_names() -> 
 
 def test_words_stand_one_field_a_line_where_no_table_fits() -> None:
     rows = [{"setting": "ped2-ut-L3-g0.15", "outcomes": phrases("2 feasible, 1 infeasible")}]
-    shown = table(rows, whole=("setting",))
+    shown = table(rows, unbroken=("setting",))
     assert [text for text, _ in shown.lines(33)] == [
         "setting           outcomes",
         "ped2-ut-L3-g0.15  2 feasible,",
@@ -96,7 +96,7 @@ def test_sentences_stand_below_their_rows_where_the_table_is_wider_than_a_line()
         {"name": "ped2", "summary": "UT on two data sets", "arms": "68"},
         {"name": "imdb", "summary": "MiniLM", "arms": "6"},
     ]
-    shown = table(rows, right=("arms",), whole=("name",), below="summary")
+    shown = table(rows, right=("arms",), unbroken=("name",), below="summary")
     assert [text for text, _ in shown.lines(31)] == [
         "name  summary              arms",
         "ped2  UT on two data sets    68",

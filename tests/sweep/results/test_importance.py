@@ -38,7 +38,7 @@ def test_objectives_count_over_feasible_and_shares_over_finished_proposals(
     found = entry.importance
     assert found is not None
     assert (found.feasible, found.finished) == (6, 8)
-    rho = found.of["constraint.alpha"]
+    rho = found.by_field["constraint.alpha"]
     assert rho.objective == pytest.approx(stats.spearmanr(range(6), OBJECTIVES).statistic)
     assert 0.5 < rho.worst_missing_share < 1  # the two that miss ask for the most
     (line,) = [line for line in verdict_lines(entry) if line.startswith("rank correlation")]
@@ -49,7 +49,7 @@ def test_objectives_count_over_feasible_and_shares_over_finished_proposals(
 def test_with_few_proposals_nothing_is_said(objects: ObjectStore) -> None:
     entry = entry_of(objects, [*[FEASIBLE] * 4, INFEASIBLE, INFEASIBLE])
     assert entry.importance is not None
-    rho = entry.importance.of["constraint.alpha"]
+    rho = entry.importance.by_field["constraint.alpha"]
     assert rho.objective is None  # of four
     assert rho.worst_missing_share > 0.5  # of six
     assert not [line for line in verdict_lines(entry) if line.startswith("rank correlation")]
