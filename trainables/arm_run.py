@@ -31,7 +31,8 @@ from trainables.errors import (
     StoreError,
     SweepError,
 )
-from trainables.evaluation import evaluate, measure
+from trainables.evaluation.evaluate import evaluate
+from trainables.evaluation.measuring import measure
 from trainables.layer_losses import introduce, require_every_layer
 from trainables.memory import (
     exhausted,

@@ -47,7 +47,7 @@ from trainables.datasets.text.tokenizer import (
     tokenizer_folder,
 )
 from trainables.errors import InvalidValue, Misuse, SweepError, require
-from trainables.evaluation import LONGEST_ANSWER, answered
+from trainables.evaluation.answers import LONGEST_ANSWER, answered
 from trainables.layer_losses import introduce, layer_predictions
 from trainables.models.base import Writer
 from trainables.primal_dual.constraints import Scales

@@ -19,7 +19,7 @@ from trainables.arm_run import ArmRun
 from trainables.build import parameter_dtype
 from trainables.config.arm import ArmConfig
 from trainables.config.test_conditions import gamma_key
-from trainables.evaluation import measure
+from trainables.evaluation.measuring import measure
 from trainables.heads.logits import Logits
 from trainables.layer_losses import last_loss, layer_losses, layer_predictions
 from trainables.records.arms import ArmStore

@@ -14,7 +14,7 @@ from trainables.build import fingerprinted_data, parameter_dtype
 from trainables.config.arm import ArmConfig
 from trainables.config.test_conditions import family_of, gamma_key
 from trainables.errors import BadData
-from trainables.evaluation import units_of
+from trainables.evaluation.measuring import units_of
 from trainables.layer_losses import layer_outcomes
 from trainables.tasks.base import SPLITS, Batch, Tokens
 from trainables_testing.models import a_pair_of_arms_runs

@@ -45,7 +45,8 @@ def train(config: ArmConfig, *, reports: bool) -> dict[str, float]:
     import torch
 
     from trainables.build import build_model, build_task, parameter_dtype
-    from trainables.evaluation import evaluate, measure
+    from trainables.evaluation.evaluate import evaluate
+    from trainables.evaluation.measuring import measure
     from trainables.primal_dual.constraints import descent_constraints, missing_shares
     from trainables.primal_dual.weighting import weighting_of
     from trainables.training import Training

@@ -17,7 +17,7 @@ from benchmarks.leads.frontier import Point
 from trainables.build import build_model, build_task, parameter_dtype
 from trainables.config.arm import ArmConfig
 from trainables.config.test_conditions import seen_gammas, unseen_gammas
-from trainables.evaluation import measure
+from trainables.evaluation.measuring import measure
 from trainables.layer_losses import introduce
 from trainables.plain import Json
 from trainables.records.arm_record import ArmRecord

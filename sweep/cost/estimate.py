@@ -34,7 +34,7 @@ from sweep.study import advice
 from trainables.config.arm import ArmConfig, DataConfig, default_constraint
 from trainables.config.test_conditions import family_of
 from trainables.errors import SweepError, UnknownName
-from trainables.evaluation import LONGEST_ANSWER, PROMPTS
+from trainables.evaluation.answers import LONGEST_ANSWER, PROMPTS
 from trainables.machine.cores import usable_cores
 from trainables.plain import Json
 from trainables.tasks.denoising import UNITS_PER_CUDA_BATCH

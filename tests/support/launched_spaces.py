@@ -48,5 +48,5 @@ def trained(
             assert record.config.data.name == row.data
             assert record.config.train_gamma == row.train_gamma
             assert [report.step for report in record.reports] == [2]
-        assert pair.gains.keys() >= {"mean_over_gammas", "objective"}
+        assert pair.gains is not None
         yield row, pair, arms

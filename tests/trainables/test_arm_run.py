@@ -20,7 +20,7 @@ from trainables.arm_run import ArmRun
 from trainables.build import build_model, build_task
 from trainables.config.arm import ArmConfig
 from trainables.errors import BadData, InvalidValue
-from trainables.evaluation import measure
+from trainables.evaluation.measuring import measure
 from trainables.memory import exhausted
 from trainables.records import arm_record as results
 from trainables.records.arm_record import ArmRecord
@@ -182,7 +182,8 @@ def test_both_arms_of_a_pair_are_judged_by_the_pairs_constraint(store: ArmStore)
     np.testing.assert_array_equal(
         np.array(ours.dev_losses)[:, 0], np.array(theirs.dev_losses)[:, 0]
     )
-    assert pair.gains["mean_over_gammas"] == theirs.mean_over_gammas - ours.mean_over_gammas
+    assert pair.gains is not None
+    assert pair.gains.mean_over_gammas == theirs.mean_over_gammas - ours.mean_over_gammas
 
 
 def test_an_untrained_identity_network_is_infeasible_and_cannot_win(store: ArmStore) -> None:

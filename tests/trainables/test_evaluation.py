@@ -24,13 +24,8 @@ from trainables.config.test_conditions import (
     severity_key,
 )
 from trainables.errors import UnknownName
-from trainables.evaluation import (
-    descent_ratios,
-    evaluate,
-    measure,
-    measure_shifted,
-    units_of,
-)
+from trainables.evaluation.evaluate import descent_ratios, evaluate
+from trainables.evaluation.measuring import measure, measure_shifted, units_of
 from trainables.layer_losses import layer_outcomes
 from trainables.objective import objective
 from trainables.records.arm_record import ArmRecord
@@ -146,7 +141,7 @@ def test_descent_ratios_are_per_sample(task: VideoDenoising) -> None:
         losses = [task.loss(p, batch.targets) for p in Shrinking()(batch.inputs)]
         ratios.append((losses[1] / losses[0]).numpy())
     every = np.concatenate(ratios)
-    assert found.share[0] == pytest.approx((every < 1).mean())
+    assert found.fraction[0] == pytest.approx((every < 1).mean())
     assert found.mean[0] == pytest.approx(every.mean(), rel=1e-5)
     assert found.quantiles[0, 0] == pytest.approx(every.min(), rel=1e-5)
     assert found.quantiles[0, -1] == pytest.approx(every.max(), rel=1e-5)

@@ -28,7 +28,7 @@ from trainables import arm_run, memory, random_keys
 from trainables.arm_run import ArmRun
 from trainables.config.arm import ArmConfig
 from trainables.errors import GpuLost, GpuShareTooSmall
-from trainables.evaluation import measure
+from trainables.evaluation.measuring import measure
 from trainables.fused.group import ArmGroup
 from trainables.predictor import Answerer, Predictor, write_predictor
 from trainables.primal_dual import weighting
@@ -95,8 +95,8 @@ DUALS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gpu]:
-    monkeypatch.setattr("trainables.evaluation.PROMPTS", 1)
-    monkeypatch.setattr("trainables.evaluation.LONGEST_ANSWER", 6)
+    monkeypatch.setattr("trainables.evaluation.answers.PROMPTS", 1)
+    monkeypatch.setattr("trainables.evaluation.answers.LONGEST_ANSWER", 6)
     with imitated_gpu(draws_as_cpu=True) as here:
         yield here
 

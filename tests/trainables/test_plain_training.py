@@ -14,7 +14,7 @@ from tests.support.data.text_runs import tiny_text
 from tests.support.oracles import TINY
 from trainables.build import build_task, parameter_dtype
 from trainables.config.arm import ArmConfig, DataConfig, ModelConfig
-from trainables.evaluation import evaluate
+from trainables.evaluation.evaluate import evaluate
 from trainables.layer_losses import introduce
 from trainables.primal_dual.weighting import LastLayer, PrimalDual, Weighting, weighting_of
 from trainables.tasks.base import Task

@@ -26,7 +26,7 @@ from trainables.config.arm import ArmConfig, DataConfig
 from trainables.datasets.video.clips import Clip, Pixels
 from trainables.datasets.video.load import load_video, resolve
 from trainables.errors import BadData
-from trainables.evaluation import measure
+from trainables.evaluation.measuring import measure
 from trainables.layer_losses import layer_losses
 from trainables.records.arm_record import Evaluation
 from trainables.records.arms import ArmStore

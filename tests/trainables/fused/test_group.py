@@ -18,7 +18,7 @@ from tests.support.records import numbers
 from trainables import arm_run
 from trainables.arm_run import ArmRun
 from trainables.config.arm import ArmConfig
-from trainables.evaluation import measure
+from trainables.evaluation.measuring import measure
 from trainables.fused.group import ArmGroup
 from trainables.fused.training import FusedTraining
 from trainables.records.arms import ArmStore

@@ -13,7 +13,7 @@ from tests.support.data.checkpoints import tiny_vit
 from tests.support.oracles import denoise
 from trainables.config.arm import ArmConfig, ConstraintConfig, DataConfig, ModelConfig
 from trainables.errors import InvalidValue
-from trainables.evaluation import measure
+from trainables.evaluation.measuring import measure
 from trainables.objective import objective
 from trainables.tasks import linear_references as references_module
 from trainables.tasks.denoising import cut_into_patches

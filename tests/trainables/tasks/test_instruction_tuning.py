@@ -17,7 +17,8 @@ from tests.support.data.text_runs import tokens_of
 from trainables.build import build_model
 from trainables.config.arm import ArmConfig
 from trainables.errors import InvalidValue, UnknownName
-from trainables.evaluation import measure, written_answers
+from trainables.evaluation.answers import written_answers
+from trainables.evaluation.measuring import measure
 from trainables.heads.logits import Logits
 from trainables.heads.loss_estimators import sample_places
 from trainables.heads.token_losses import IGNORED

@@ -19,16 +19,14 @@ from tests.support.data.text_runs import (
     tiny_text,
     tokens_of,
 )
-from trainables import evaluation
 from trainables.arm_run import ArmRun
 from trainables.build import build_model, build_task
 from trainables.config.arm import ArmConfig
 from trainables.config.test_conditions import TEXT_FAMILIES
 from trainables.errors import InvalidValue, UnknownName
-from trainables.evaluation import (
-    evaluate,
-    measure,
-)
+from trainables.evaluation import measuring
+from trainables.evaluation.evaluate import evaluate
+from trainables.evaluation.measuring import measure
 from trainables.layer_losses import introduce, layer_outcomes
 from trainables.records.arm_record import ArmRecord
 from trainables.records.arms import ArmStore
@@ -387,7 +385,7 @@ def test_features_are_of_whole_draws_and_not_of_more_than_are_needed(
     task = text_task(reviews)
     model = build_model(reviews, task)
     for most, draws in ((1, 1), (10, 2), (10_000, 3)):
-        monkeypatch.setattr(evaluation, "MOST_FEATURES", most)
+        monkeypatch.setattr(measuring, "MOST_FEATURES", most)
         found = measure(model, task, "train", 0.4, 3, feature_draws=3)
         assert found.features is not None
         assert len(found.features.labels) == draws * found.samples.shape[1]

@@ -20,11 +20,8 @@ from trainables.build import build_model
 from trainables.config.arm import ArmConfig
 from trainables.config.test_conditions import TEXT_FAMILIES, gamma_key
 from trainables.errors import UnknownName
-from trainables.evaluation import (
-    evaluate,
-    measure_shifted,
-    units_of,
-)
+from trainables.evaluation.evaluate import evaluate
+from trainables.evaluation.measuring import measure_shifted, units_of
 from trainables.layer_losses import layer_predictions
 from trainables.records.unit_scores import at_gamma, under_shift
 from trainables.tasks.text_shifts import mistyped

@@ -1,52 +1,29 @@
-"""Evaluation of an arm: held-out layer losses, metric by test gamma, ratios.
+"""Passes of a network over held-out units: every layer's losses, scores, features.
 
 Everything is measured in eval mode on keyed draws, the same for both arms, all proposals and all
-seeds. The dev split serves selection and is what is measured unless another is asked for; of the
-test split not even names are read before. Scores under shifts beside Gaussian noise are measured
-last and enter nothing else: selection never sees them.
+seeds. Results stay on the device until the last batch.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from trainables.config.arm import ArmConfig
-from trainables.config.test_conditions import family_of, gamma_key, near_shift_gammas, severity_key
 from trainables.errors import InvalidValue, UnknownName
 from trainables.layer_losses import layer_outcomes
-from trainables.models.base import Writer
-from trainables.objective import objective_of
-from trainables.probes import Split, probe_layers
-from trainables.records.arm_record import RATIO_BINS, RATIO_BINS_TO_1, Answer, Evaluation
-from trainables.records.unit_scores import UnitScores, at_gamma, under_shift
-from trainables.registry.task_facts import shift_references
-from trainables.tasks.base import (
-    SPLITS,
-    Asks,
-    Batch,
-    LabelTask,
-    Prompt,
-    References,
-    Task,
-    autocasting,
-)
+from trainables.probes import Split
+from trainables.tasks.base import SPLITS, Batch, Task
 
 Floats = NDArray[np.float64]
 
 MOST_FEATURES = 2000  # rows that probes are fitted to: more take time, and say little more
-PROMPTS = 3  # whose answers a record keeps
-LONGEST_ANSWER = 128  # tokens of one of them
-QUANTILES = tuple(range(0, 101, 5))  # of the per-sample descent ratios, in percent
-RATIO_EDGES = np.arange(1, RATIO_BINS) / RATIO_BINS_TO_1  # between the bins they are counted in
 
 
 @dataclass(frozen=True)
@@ -305,189 +282,3 @@ def _joined(kept: list[tuple[Tensor, Tensor]]) -> Split | None:
     features_FNH = torch.cat([features for features, _ in kept], dim=1)
     labels_N = torch.cat([labels for _, labels in kept])
     return Split(list(features_FNH.cpu().numpy()), labels_N.cpu().numpy())
-
-
-def evaluate(
-    config: ArmConfig,
-    task: Task,
-    model: nn.Module,
-    references: References,
-    multipliers: list[float],
-    split: str = "dev",
-) -> tuple[Evaluation, UnitScores]:
-    """The final measurement of one arm, see ``Evaluation`` for every field; and what it is made of.
-
-    ``references`` are those of the same split. The test split is read where it is asked for, which
-    is confirmation's to do.
-    """
-    gamma = config.train_gamma
-    draws = config.eval_draws
-    scored = config.score_draws
-    held_out = measure(model, task, split, gamma, draws, score_draws=scored, feature_draws=1)
-    train = measure(model, task, "train", gamma, draws, feature_draws=draws)
-    at_gammas = {
-        g: held_out if g == gamma else measure(model, task, split, g, scored, score_draws=scored)
-        for g in config.test_gammas
-    }
-    by_layer = {gamma_key(g): measured.metrics(task) for g, measured in at_gammas.items()}
-    scores = {key: metrics[-1] for key, metrics in by_layer.items()}
-    near = near_shift_gammas(config)
-    ratios = descent_ratios(held_out.samples)
-    shifted = measure_shifts(config, task, model, split)
-    evaluation = Evaluation(
-        split=split,
-        scales=task.scales,
-        dev_units=list(units_of(task, split)),
-        dev_losses=held_out.units.tolist(),
-        train_units=list(task.train_units),
-        train_losses=train.units.tolist(),
-        scores=scores,
-        layer_losses_by_gamma={
-            gamma_key(g): measured.losses.tolist() for g, measured in at_gammas.items()
-        },
-        layer_scores_by_gamma={}
-        if held_out.sample_scores is None
-        else by_layer | {gamma_key(gamma): held_out.metrics(task)},
-        references=references.metrics,
-        reference_losses=references.losses,
-        ood_auc=float(np.trapezoid(list(scores.values()), config.test_gammas)),
-        objective=objective_of(config.facts.metric, scores, references.metrics, near),
-        objective_gammas=near,
-        descent_ratio_quantiles=ratios.quantiles.tolist(),
-        descent_ratio_counts=ratios.counts.tolist(),
-        descent_ratio_mean=ratios.mean.tolist(),
-        descent_fraction=ratios.share.tolist(),
-        multipliers=multipliers,
-        hidden_norms=held_out.norms.tolist(),
-        answers=written_answers(config, task, model, split),
-        **probe_fields(task, train.features, held_out.features),
-        **shift_fields(config, task, shifted, references),
-    )
-    by_condition = {at_gamma(g): m for g, m in at_gammas.items()}
-    by_condition[at_gamma(gamma)] = held_out  # also where it is no test gamma
-    by_condition |= {under_shift(*condition): m for condition, m in shifted.items()}
-    of_samples = {
-        n: m.sample_scores for n, m in by_condition.items() if m.sample_scores is not None
-    }
-    return evaluation, UnitScores(
-        split=split,
-        units=evaluation.dev_units,
-        samples=held_out.sizes,
-        losses_UF={n: m.scored.astype(np.float32) for n, m in by_condition.items()},
-        scores_N={n: values.astype(np.float32) for n, values in of_samples.items()},
-    )
-
-
-def written_answers(config: ArmConfig, task: Task, model: nn.Module, split: str) -> list[Answer]:
-    """Answers that the network writes to PROMPTS held-out prompts, clean and at train_gamma.
-
-    Empty where the task asks for no words.
-    """
-    if not isinstance(task, Asks) or not isinstance(model, Writer):
-        return []
-    return [
-        answered(task, model, prompt, gamma, LONGEST_ANSWER)
-        for prompt in task.prompts(split, PROMPTS)
-        for gamma in sorted({0.0, config.train_gamma})
-    ]
-
-
-def answered(task: Asks, model: Writer, prompt: Prompt, gamma: float, longest: int) -> Answer:
-    """Answer that the network writes to a prompt, with noise on all tokens, its own included.
-
-    It stops at the end token, after ``longest`` tokens, or where the task's length is reached.
-    """
-    noise = partial(prompt.noise, gamma) if gamma > 0 else None
-    most = min(longest, task.longest - len(prompt.ids))
-    with autocasting(task, task.device):
-        ids = model.write(prompt.ids, end=task.end, most=most, noise=noise)
-    return Answer(
-        prompt=prompt.text, reference=prompt.reference, gamma=gamma, written=task.text(ids)
-    )
-
-
-def probe_fields(task: Task, train: Split | None, dev: Split | None) -> Fields:
-    """The fields of ``Evaluation`` about probes, fitted to what ``measure`` saw at train_gamma.
-
-    Nothing where a model has no features, where they are not finite, and where the training units
-    lack a label.
-    """
-    if train is None or dev is None or not isinstance(task, LabelTask):
-        return {}
-    finite = all(np.isfinite(x).all() for split in (train, dev) for x in split.features)
-    if not finite or len(np.unique(train.labels)) < task.classes:
-        return {}
-    probes = probe_layers(train, dev, task.classes)
-    return {
-        "probe_losses": [probe.loss for probe in probes],
-        "probe_train_losses": [probe.train_loss for probe in probes],
-        "probe_scores": [probe.accuracy for probe in probes],
-    }
-
-
-Fields = dict[str, Any]  # of ``Evaluation``
-ByShift = dict[str, dict[str, Any]]  # a value by family and severity
-
-
-def measure_shifts(
-    config: ArmConfig, task: Task, model: nn.Module, split: str = "dev"
-) -> dict[tuple[str, float], Measured]:
-    """The model under every shift and severity of the run; empty without shifts."""
-    return {
-        (shift, severity): measure_shifted(model, task, shift, severity, split, config.score_draws)
-        for shift in config.shifts
-        for severity in family_of(shift).severities
-    }
-
-
-def shift_fields(
-    config: ArmConfig,
-    task: Task,
-    shifted: Mapping[tuple[str, float], Measured],
-    references: References,
-) -> Fields:
-    """The fields of ``Evaluation`` about shifts beside Gaussian noise, over ``config.shifts``.
-
-    The identity is the disturbed input itself, where that is a prediction; the constant
-    prediction's metric is the same under every disturbance. Nothing without shifts.
-    """
-    if not shifted:
-        return {}
-    scores: ByShift = {}
-    losses: ByShift = {}
-    by_reference: dict[str, ByShift] = {name: {} for name in shift_references(config.facts)}
-    known = next(iter(references.metrics["constant"].values()))
-    for (shift, severity), measured in shifted.items():
-        for table in (scores, losses, *by_reference.values()):
-            table.setdefault(shift, {})
-        key = severity_key(severity)
-        scores[shift][key] = measured.metrics(task)[-1]
-        losses[shift][key] = measured.losses.tolist()
-        by_reference["constant"][shift][key] = known
-        if measured.unchanged is not None:
-            by_reference["identity"][shift][key] = measured.unchanged
-    return {"shift_scores": scores, "shift_layer_losses": losses, "shift_references": by_reference}
-
-
-@dataclass(frozen=True)
-class DescentRatios:
-    """Distribution over samples of the ratio f_l / f_{l-1}, in every layer 1..L."""
-
-    quantiles: Floats  # [L, QUANTILES]
-    counts: NDArray[np.int64]  # [L, RATIO_BINS]: samples
-    mean: Floats  # [L]
-    share: Floats  # [L] of samples whose loss fell
-
-
-def descent_ratios(losses: Floats) -> DescentRatios:
-    """Descent ratios of samples with losses [L + 1, samples]."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratios_LB = losses[1:] / losses[:-1]
-    ratios_LB[(losses[1:] == 0) & (losses[:-1] == 0)] = 1.0  # nothing was there, nothing came
-    bins_LB = np.searchsorted(RATIO_EDGES, ratios_LB, side="right")
-    return DescentRatios(
-        quantiles=np.percentile(ratios_LB, QUANTILES, axis=1, method="lower").T,
-        counts=np.array([np.bincount(bins, minlength=RATIO_BINS) for bins in bins_LB]),
-        mean=ratios_LB.mean(axis=1),
-        share=(losses[1:] < losses[:-1]).mean(axis=1),
-    )

@@ -1,0 +1,1 @@
+"""Held-out measurement of an arm: losses, scores, shifts, probes, answers."""
