@@ -43,8 +43,8 @@ from sweep.study.definition import Definition, put_definition
 from sweep.tracking.address import sweep_id, tracking_uri
 from sweep.tracking.client import make_client, search_runs
 from sweep.tracking.sources import tracked_arms
-from sweep.tracking.tracker import Tracker, searched_fields, sync_all
-from sweep.tracking.views import DRAWN, TAG, View, views
+from sweep.tracking.tracker import Tracker, sync_all
+from sweep.tracking.views import DRAWN, TAG, View, searched_fields, views
 from tests.support.browser import browser
 from tests.support.servers.mlflow_servers import free_port
 from trainables.records.arms import ArmStore

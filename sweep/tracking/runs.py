@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 from sweep.tracking.address import TrackingError
 from sweep.tracking.client import CREATED, age, search_runs
 from sweep.tracking.marks import Verdicts
-from sweep.tracking.rows import OBJECTIVE_GAIN
-from sweep.tracking.tags import LAYOUT, LAYOUT_VERSION
+from sweep.tracking.rows import OBJECTIVE_GAIN, Row, TrackedArm, final_rows, report_metrics
+from sweep.tracking.tags import LAYOUT, LAYOUT_VERSION, tags_of
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -250,3 +250,35 @@ class Runs:
         while len(self._known) > RUNS_KEPT:
             self._known.popitem(last=False)
         return known
+
+
+def is_of_earlier_attempt(arm: TrackedArm, known: TrackedRun) -> bool:
+    """True if a record is of an earlier attempt than the run shows.
+
+    Attempts are told apart by when they began, by the clocks of their machines, which may have been
+    set back in between. Code or a sweep that the run does not name is of another attempt, whenever
+    that began. Else only what failed or was broken off is trained again, so that what came to an
+    end of its own is never of before that.
+    """
+    record = arm.record
+    there, now = _trained_by(known.tags), _trained_by(tags_of(arm))
+    if there and now and there != now:
+        return False
+    was_over = record.status in ("finished", "diverged")
+    shows_less = known.tags.get("status", "running") in ("running", "failed", "stopped")
+    return record.started_ms < known.start_ms and not (was_over and shows_less)
+
+
+def _trained_by(tags: Mapping[str, str]) -> dict[str, str]:
+    """Tags of a run on the code that trained its arm, and on the sweep it was for."""
+    names = ("environment.training_code.", "environment.sweep")
+    return {name: value for name, value in tags.items() if name.startswith(names)}
+
+
+def missing_final_rows(arm: TrackedArm, known: TrackedRun) -> list[Row]:
+    """The final rows that are not there; a name that reports use too is simply sent again."""
+    final = final_rows(arm)
+    if known.final_rows() >= len(final):
+        return []
+    reported = {name for report in arm.record.reports for name in report_metrics(report)}
+    return [row for row in final if row.key in reported or row.key not in known.metrics]

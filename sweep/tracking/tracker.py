@@ -21,7 +21,6 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from search_spaces.space import SearchSpace
 from sweep.study.advice import counted
 from sweep.tracking.address import TrackingError, is_server, shown, sqlite_path
 from sweep.tracking.client import (
@@ -45,9 +44,17 @@ from sweep.tracking.rows import (
     report_rows,
     trajectories_csv,
 )
-from sweep.tracking.runs import BASELINE, SYNCED_FINAL, SYNCED_STEP, Runs, TrackedRun
+from sweep.tracking.runs import (
+    BASELINE,
+    SYNCED_FINAL,
+    SYNCED_STEP,
+    Runs,
+    TrackedRun,
+    is_of_earlier_attempt,
+    missing_final_rows,
+)
 from sweep.tracking.tags import NOTE, RUN_STATUS, first_tags, stale_tags, summary_tags, tags_of
-from sweep.tracking.views import views
+from sweep.tracking.views import searched_fields, views
 from trainables.plain import Json
 from trainables.retries import ARTIFACT_TRIES
 
@@ -183,14 +190,14 @@ class Tracker:
         tags = tags_of(arm)
         known = self._attempt(arm)
         is_done = known.tags.get("status", "running") != "running"
-        if _is_of_before(arm, known) or (is_done and not record.is_final):
+        if is_of_earlier_attempt(arm, known) or (is_done and not record.is_final):
             return known.run_id  # an older state
         for name in stale_tags(known.tags, tags):
             self._client().delete_tag(known.run_id, name)
             del known.tags[name]
         synced_step = self._synced_step(known, record)
         rows, params = report_rows(record, synced_step), params_of(record)
-        final = _missing_final_rows(arm, known)
+        final = missing_final_rows(arm, known)
         if len(rows) + len(final) > METRICS_PER_BATCH:  # the final rows go in one request, whole
             self._send(known, rows, params, {})
             rows = []
@@ -229,7 +236,7 @@ class Tracker:
         wanted = (arm.signature, name, first_tags(arm), arm.record.started_ms)
         known = runs.get(*wanted)
         began_anew = arm.record.started_ms != known.start_ms
-        if known.is_of_this_version and not (began_anew and not _is_of_before(arm, known)):
+        if known.is_of_this_version and not (began_anew and not is_of_earlier_attempt(arm, known)):
             return known
         runs.replace(arm.signature, known)
         again = runs.get(*wanted)
@@ -404,41 +411,3 @@ def sync_all(
         f"{counted(counts.created, 'run')} created, {counted(counts.rows, 'row')} sent"
     )
     return counts
-
-
-def searched_fields(space: SearchSpace) -> list[str]:
-    """Fields that a sweep searches or lists points of, in the order of its definition."""
-    listed = [n for s in space.settings for point in s.points.values() for n in point]
-    return list(dict.fromkeys([*space.ranges, *listed]))
-
-
-def _is_of_before(arm: TrackedArm, known: TrackedRun) -> bool:
-    """True if a record is of an earlier attempt than the run shows.
-
-    Attempts are told apart by when they began, by the clocks of their machines, which may have been
-    set back in between. Code or a sweep that the run does not name is of another attempt, whenever
-    that began. Else only what failed or was broken off is trained again, so that what came to an
-    end of its own is never of before that.
-    """
-    record = arm.record
-    there, now = _trained_by(known.tags), _trained_by(tags_of(arm))
-    if there and now and there != now:
-        return False
-    was_over = record.status in ("finished", "diverged")
-    shows_less = known.tags.get("status", "running") in ("running", "failed", "stopped")
-    return record.started_ms < known.start_ms and not (was_over and shows_less)
-
-
-def _trained_by(tags: Mapping[str, str]) -> dict[str, str]:
-    """Tags of a run on the code that trained its arm, and on the sweep it was for."""
-    names = ("environment.training_code.", "environment.sweep")
-    return {name: value for name, value in tags.items() if name.startswith(names)}
-
-
-def _missing_final_rows(arm: TrackedArm, known: TrackedRun) -> list[Row]:
-    """The final rows that are not there; a name that reports use too is simply sent again."""
-    final = final_rows(arm)
-    if known.final_rows() >= len(final):
-        return []
-    reported = {name for report in arm.record.reports for name in report_metrics(report)}
-    return [row for row in final if row.key in reported or row.key not in known.metrics]

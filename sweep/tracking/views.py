@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import quote, urlencode
 
+from search_spaces.space import SearchSpace
 from sweep.tracking.marks import IN_PAIR, OF_PROPOSAL, VERDICT
 from sweep.tracking.rows import OBJECTIVE_GAIN
 from trainables.plain import Json
@@ -194,3 +195,9 @@ def _bar(metric: str) -> Chart:
 def _scatter(x: str, y: str) -> Chart:
     axes = {"xaxis": {"key": x, "type": "METRIC"}, "yaxis": {"key": y, "type": "METRIC"}}
     return _card("SCATTER", y, **{"runsCountToCompare": MANY, **axes})
+
+
+def searched_fields(space: SearchSpace) -> list[str]:
+    """Fields that a sweep searches or lists points of, in the order of its definition."""
+    listed = [n for s in space.settings for point in s.points.values() for n in point]
+    return list(dict.fromkeys([*space.ranges, *listed]))

@@ -19,7 +19,8 @@ from sweep.tracking.marks import Verdicts
 from sweep.tracking.notes import run_note
 from sweep.tracking.sources import tracked_arms
 from sweep.tracking.tags import LONGEST_TAG
-from sweep.tracking.tracker import LONGEST_NOTE, Tracker, searched_fields, sync_all
+from sweep.tracking.tracker import LONGEST_NOTE, Tracker, sync_all
+from sweep.tracking.views import searched_fields
 from tests.support.records import finished
 from tests.support.toy_sweeps import PLAIN, definition, started, train, trained_with_winners
 from trainables.records.arm_record import (
