@@ -27,13 +27,14 @@ from sweep.study.arms import Arm
 from sweep.study.definition import Definition
 from sweep.tracking.address import TrackingError, shown
 from sweep.tracking.sources import StoredArms
-from sweep.tracking.tracker import Tracker, send_stored
+from sweep.tracking.tracker import Tracker
 from trainables.errors import SweepError
 from trainables.machine.parent_process import end_with_parent
 from trainables.records.objects import ObjectStore
 
 if TYPE_CHECKING:
     from sweep.tracking.marks import SweepPages
+    from sweep.tracking.rows import TrackedArm
 
 WATCH_S = 1.0  # how often the process looks whether its driver is still there
 _TO_ALL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -212,3 +213,22 @@ class _KeptLogs(logging.Handler):
         """Records since the last call."""
         kept, self._kept = self._kept, []
         return kept
+
+
+def send_stored(
+    tracker: Tracker, sweep: str, read: Callable[[Arm], TrackedArm | None], arm: Arm, is_final: bool
+) -> None:
+    """Read an arm and send it, unless MLflow has all there will ever be of it.
+
+    Args:
+        tracker: of the sweep.
+        sweep: its name.
+        read: what the store holds of an arm now; None of one that was forgotten.
+        arm: that changed.
+        is_final: whether its record is final.
+    """
+    if is_final and tracker.is_whole(sweep, arm.signature):
+        return
+    tracked = read(arm)
+    if tracked is not None:
+        tracker.sync(tracked)

@@ -61,7 +61,6 @@ from trainables.retries import ARTIFACT_TRIES
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-    from sweep.study.arms import Arm
     from sweep.tracking.marks import SweepPages
     from trainables.records.arm_record import ArmRecord, Outcome
 
@@ -371,25 +370,6 @@ class Tracker:
                 )
             self._runs_of[sweep] = Runs(self._client(), there.experiment_id)
         return self._runs_of[sweep]
-
-
-def send_stored(
-    tracker: Tracker, sweep: str, read: Callable[[Arm], TrackedArm | None], arm: Arm, is_final: bool
-) -> None:
-    """Read an arm and send it, unless MLflow has all there will ever be of it.
-
-    Args:
-        tracker: of the sweep.
-        sweep: its name.
-        read: what the store holds of an arm now; None of one that was forgotten.
-        arm: that changed.
-        is_final: whether its record is final.
-    """
-    if is_final and tracker.is_whole(sweep, arm.signature):
-        return
-    tracked = read(arm)
-    if tracked is not None:
-        tracker.sync(tracked)
 
 
 def sync_all(

@@ -15,8 +15,9 @@ import pytest
 from sweep.study.arms import Arm
 from sweep.tracking.address import TrackingError
 from sweep.tracking.client import make_client, run_ids
+from sweep.tracking.process import send_stored
 from sweep.tracking.rows import OBJECTIVE_GAIN, TrackedArm
-from sweep.tracking.tracker import Tracker, send_stored, sync_all
+from sweep.tracking.tracker import Tracker, sync_all
 from sweep.tracking.writer import BackgroundTracker
 from tests.support.drivers import wait_until
 from tests.support.servers.mlflow_servers import Server, free_port
