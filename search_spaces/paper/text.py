@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from search_spaces.catalog import setting
 from search_spaces.effects.descent import half_of, least_alpha, twice
 from search_spaces.paper.comparison import Comparison, comparisons
+from search_spaces.paper.rows import setting
 from search_spaces.space import Setting, Uniform
 
 DATA_SETS = ("imdb", "mnli")
