@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, cast
 
 from search_spaces.ranges import Range, is_finite, is_whole, range_from_json, range_to_json
-from trainables.config.arm import field_of
+from trainables.config.arm import ArmConfig, field_of
 from trainables.config.fields import NamedFields, Untyped, check_ruled
 from trainables.errors import InvalidValue, require
 from trainables.plain import Json
@@ -210,3 +210,52 @@ def require_points(setting: str, points: Json) -> None:
         for own in values:
             require(isinstance(own, str), f"a field of {whose}", own, "text")
             require_own(cast(str, own), whose)
+
+
+def require_constraint_alone(ranges: Mapping[str, Range], config: ArmConfig) -> None:
+    """Refuse a searched primal field where pairs are to differ in the constraint alone."""
+    primal = [name for name in ranges if not name.startswith("constraint.")]
+    if primal and config.value_of("constraint.weights_by") != "last_layer":
+        raise InvalidValue(
+            f"ranges may name fields of the constraint, got {primal[0]!r}: with a searched primal "
+            "field a pair would differ in more than the constraint. Put it into `settings` or "
+            "`base`; tuned plain training has constraint.weights_by 'last_layer'."
+        )
+
+
+def require_metric(where: str, base: ArmConfig, config: ArmConfig) -> None:
+    """Refuse a setting with a metric of its own: tables have one column for it."""
+    expected, got = base.facts.metric, config.facts.metric
+    if expected != got:
+        raise InvalidValue(
+            f"{where}: all settings must report the metric of base, {expected.label} "
+            f"({base.task}), got {got.label} ({config.task}). Make a space of each."
+        )
+
+
+def require_phase(
+    where: str, phase: str, base: ArmConfig, config: ArmConfig, points: Sequence[Mapping[str, Json]]
+) -> None:
+    """Refuse a search on the test split, and a confirmation whose arms may end early."""
+    on = config.measured_on
+    if on != base.measured_on:
+        raise InvalidValue(
+            f"{where}: measured_on must be that of base, {base.measured_on!r}, got {on!r}."
+        )
+    if phase == "search" and on == "test":
+        raise InvalidValue(
+            f"{where}: measured_on must be 'dev' in a search, got 'test': what is chosen by scores "
+            "of the test split says nothing of new data. `sweep confirm` measures a search's "
+            "winners on it, on fresh seeds."
+        )
+    if config.data.split_by_seed and on != "test":
+        raise InvalidValue(
+            f"{where}: data.split_by_seed needs measured_on 'test', got {on!r}: seeds that are "
+            "measured on other dev units cannot be judged by their mean."
+        )
+    early = config.early_stop or any(point.get("early_stop", False) for point in points)
+    if phase == "confirmation" and early:
+        raise InvalidValue(
+            f"{where}: early_stop must be false in a confirmation, got true: every seed counts "
+            "with its result, in both arms."
+        )

@@ -28,9 +28,12 @@ from search_spaces.settings import (
     IS_MAPPING,
     ranges_from_json,
     ranges_to_json,
+    require_constraint_alone,
     require_kinds,
+    require_metric,
     require_names,
     require_own,
+    require_phase,
     require_ranges,
 )
 from search_spaces.settings import Setting as Setting
@@ -120,7 +123,9 @@ class SearchSpace(NamedFields):
             require_kinds(setting)
         require_ranges("ranges", self.ranges)
         self._check_text()
-        self._check_names()
+        fits = re.fullmatch(r"[a-z][a-z0-9_]*", self.name) is not None
+        require(fits, "a search space's name", self.name, "lower_case_words")
+        require_names(self.name, [s.name for s in self.settings])
         if self.base.constraint is None:
             raise InvalidValue(
                 f"search space {self.name}: base.constraint must be given; "
@@ -146,25 +151,17 @@ class SearchSpace(NamedFields):
                     )
                 self._check_range(name, values)
             config = self.run(setting, {}, seed=self.search_seeds[0])
-            self._check_metric(setting, config)
-            self._check_phase(setting, config)
-            self._check_primal_ranges(config)
+            where = f"search space {self.name}, setting {setting.name}"
+            require_metric(where, self.base, config)
+            points = [self.listed(setting, number) or {} for number in range(len(setting.points))]
+            require_phase(where, self.phase, self.base, config, points)
+            require_constraint_alone(self.ranges, config)
             self._check_points(setting)
             ranges = tuple(self.ranges_of(setting).values())
             joint = (config.constraint, config.model.layers, config.steps, repr(ranges))
             if joint not in tried:
                 self._check_corners(setting, config)
                 tried.add(joint)
-
-    def _check_primal_ranges(self, config: ArmConfig) -> None:
-        """Refuse a searched primal field where pairs are to differ in the constraint alone."""
-        primal = [name for name in self.ranges if not name.startswith("constraint.")]
-        if primal and config.value_of("constraint.weights_by") != "last_layer":
-            raise InvalidValue(
-                f"ranges may name fields of the constraint, got {primal[0]!r}: with a searched "
-                "primal field a pair would differ in more than the constraint. Put it into "
-                "`settings` or `base`; tuned plain training has constraint.weights_by 'last_layer'."
-            )
 
     def _check_points(self, setting: Setting) -> None:
         """Refuse a listed point that is no valid run."""
@@ -176,43 +173,6 @@ class SearchSpace(NamedFields):
                     f"search space {self.name}: point {name} of setting {setting.name}: {error}"
                 ) from error
 
-    def _check_metric(self, setting: Setting, config: ArmConfig) -> None:
-        """Refuse a setting with a metric of its own: tables have one column for it."""
-        expected, got = self.base.facts.metric, config.facts.metric
-        if expected != got:
-            raise InvalidValue(
-                f"search space {self.name}: all settings must report the metric of base, "
-                f"{expected.label} ({self.base.task}), got {got.label} ({config.task}) in setting "
-                f"{setting.name}. Make a space of each."
-            )
-
-    def _check_phase(self, setting: Setting, config: ArmConfig) -> None:
-        """Refuse a search on the test split, and a confirmation whose arms may end early."""
-        where = f"search space {self.name}, setting {setting.name}"
-        on, early = config.measured_on, config.early_stop
-        if on != self.base.measured_on:
-            raise InvalidValue(
-                f"{where}: measured_on must be that of base, {self.base.measured_on!r}, got {on!r}."
-            )
-        if self.phase == "search" and on == "test":
-            raise InvalidValue(
-                f"{where}: measured_on must be 'dev' in a search, got 'test': what is chosen by "
-                "scores of the test split says nothing of new data. `sweep confirm` measures a "
-                "search's winners on it, on fresh seeds."
-            )
-        if config.data.split_by_seed and on != "test":
-            raise InvalidValue(
-                f"{where}: data.split_by_seed needs measured_on 'test', got {on!r}: seeds that are "
-                "measured on other dev units cannot be judged by their mean."
-            )
-        points = [self.listed(setting, number) or {} for number in range(len(setting.points))]
-        early = early or any(point.get("early_stop", False) for point in points)
-        if self.phase == "confirmation" and early:
-            raise InvalidValue(
-                f"{where}: early_stop must be false in a confirmation, got true: every seed counts "
-                "with its result, in both arms."
-            )
-
     def _check_text(self) -> None:
         try:  # a lone half of a surrogate pair can be neither printed nor stored
             json.dumps(self.to_json(), ensure_ascii=False).encode()
@@ -221,11 +181,6 @@ class SearchSpace(NamedFields):
                 f"search space {self.name!r}: every text must be valid Unicode, got "
                 f"{error.object[error.start : error.end]!r}. Take that character out."
             ) from error
-
-    def _check_names(self) -> None:
-        fits = re.fullmatch(r"[a-z][a-z0-9_]*", self.name) is not None
-        require(fits, "a search space's name", self.name, "lower_case_words")
-        require_names(self.name, [s.name for s in self.settings])
 
     def _check_range(self, name: str, values: Range) -> None:
         if type(values) in STATED:
@@ -351,10 +306,11 @@ class SearchSpace(NamedFields):
 
     def draws_losses(self, setting: Setting) -> bool:
         """True when constrained arms may train on draws of tokens or layers of their own."""
-        fields = {"constraint.inner_tokens", "constraint.inner_layers"}
         constraint = self.base.with_fields(setting.fields).constraint
-        drawn = constraint is not None and constraint.draws_losses
-        return drawn or not fields.isdisjoint(self.ranges_of(setting))
+        searched = {"constraint.inner_tokens", "constraint.inner_layers"} & {
+            *self.ranges_of(setting)
+        }
+        return bool(searched) or (constraint is not None and constraint.draws_losses)
 
     def is_in_box(self, setting: Setting, point: Mapping[str, Json]) -> bool:
         """True when a point sets exactly the searched fields, each within its range."""
