@@ -47,6 +47,7 @@ Sampler = Literal["tpe", "random", "quasi_random", "gp"]
 SAMPLERS: tuple[Sampler, ...] = ("tpe", "random", "quasi_random", "gp")
 # Points before a model is trusted, the default point included; Optuna's 10 are whole sweeps.
 STARTUP = 3
+_DRAWN = ("constraint.inner_tokens", "constraint.inner_layers")
 ORDER_FREE: tuple[Sampler, ...] = ("random", "quasi_random")  # the k-th point depends on no outcome
 Phase = Literal["search", "confirmation"]
 HOW_IT_RUNS = ("gpus_per_arm", "stall_after_s")  # fields of a space that no number depends on
@@ -306,11 +307,12 @@ class SearchSpace(NamedFields):
 
     def draws_losses(self, setting: Setting) -> bool:
         """True when constrained arms may train on draws of tokens or layers of their own."""
-        constraint = self.base.with_fields(setting.fields).constraint
-        searched = {"constraint.inner_tokens", "constraint.inner_layers"} & {
-            *self.ranges_of(setting)
-        }
-        return bool(searched) or (constraint is not None and constraint.draws_losses)
+        constraint, ranges = (
+            self.base.with_fields(setting.fields).constraint,
+            self.ranges_of(setting),
+        )
+        searched = not ranges.keys().isdisjoint(_DRAWN)
+        return searched or (constraint is not None and constraint.draws_losses)
 
     def is_in_box(self, setting: Setting, point: Mapping[str, Json]) -> bool:
         """True when a point sets exactly the searched fields, each within its range."""
