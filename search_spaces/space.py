@@ -47,7 +47,6 @@ Sampler = Literal["tpe", "random", "quasi_random", "gp"]
 SAMPLERS: tuple[Sampler, ...] = ("tpe", "random", "quasi_random", "gp")
 # Points before a model is trusted, the default point included; Optuna's 10 are whole sweeps.
 STARTUP = 3
-_DRAWN = ("constraint.inner_tokens", "constraint.inner_layers")
 ORDER_FREE: tuple[Sampler, ...] = ("random", "quasi_random")  # the k-th point depends on no outcome
 Phase = Literal["search", "confirmation"]
 HOW_IT_RUNS = ("gpus_per_arm", "stall_after_s")  # fields of a space that no number depends on
@@ -307,12 +306,9 @@ class SearchSpace(NamedFields):
 
     def draws_losses(self, setting: Setting) -> bool:
         """True when constrained arms may train on draws of tokens or layers of their own."""
-        constraint, ranges = (
-            self.base.with_fields(setting.fields).constraint,
-            self.ranges_of(setting),
-        )
-        searched = not ranges.keys().isdisjoint(_DRAWN)
-        return searched or (constraint is not None and constraint.draws_losses)
+        ranges, base = self.ranges_of(setting), self.base.with_fields(setting.fields).constraint
+        searched = any(f"constraint.{n}" in ranges for n in ("inner_tokens", "inner_layers"))
+        return searched or (base is not None and base.draws_losses)
 
     def is_in_box(self, setting: Setting, point: Mapping[str, Json]) -> bool:
         """True when a point sets exactly the searched fields, each within its range."""
