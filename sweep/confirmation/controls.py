@@ -46,57 +46,57 @@ class Control:
     at_point: bool = False  # searched at the constraint of the chosen proposal, which it reads
 
 
-def _weights_by(of: Searched, setter: str) -> Fields:
+def _weights_by(searched: Searched, setter: str) -> Fields:
     """The arm's point with other layer weights; what these do not read is left at its default."""
-    assert of.config.constraint is not None
+    assert searched.config.constraint is not None
     unread = {"warmup_steps"} if setter == "last_layer" else set()
     unread |= {name for name, reader in SETTERS_KNOBS.items() if reader != setter}
-    given, defaults = vars(of.config.constraint), vars(ConstraintConfig())
+    given, defaults = vars(searched.config.constraint), vars(ConstraintConfig())
     others = {f"constraint.{n}": defaults[n] for n in sorted(unread) if given[n] != defaults[n]}
     return {"constraint.weights_by": setter, **others}
 
 
-def _detached(of: Searched) -> Fields | None:
-    constraint = of.config.constraint
+def _detached(searched: Searched) -> Fields | None:
+    constraint = searched.config.constraint
     assert constraint is not None
     if not constraint.grad_through_previous:
         return None  # the constrained arm is that itself
     return {"constraint.grad_through_previous": False}
 
 
-def _replayed(of: Searched) -> Fields | None:
+def _replayed(searched: Searched) -> Fields | None:
     """The weights' mean over the steps of a constrained run, of another seed than any here.
 
     Without its warm-up, which is plain in this arm, too.
     """
-    assert of.config.constraint is not None
-    reports = [report for report in of.record.reports if "weights" in report.layers]
+    assert searched.config.constraint is not None
+    reports = [report for report in searched.record.reports if "weights" in report.layers]
     steps = np.diff([report.step for report in reports], prepend=0)  # each is a mean over so many
-    warm = of.config.constraint.warmup_steps
+    warm = searched.config.constraint.warmup_steps
     if steps.sum() <= warm:
         return None
     sum_F = steps @ np.array([report.layers["weights"] for report in reports])
     sum_F[-1] -= warm  # a plain step's weights are (0, ..., 0, 1)
     mean_F = sum_F / (steps.sum() - warm)
     return {
-        **_weights_by(of, "replayed"),
+        **_weights_by(searched, "replayed"),
         "constraint.replayed_weights": [float(w) for w in mean_F],
     }
 
 
-def _penalty(of: Searched) -> Fields | None:
-    constraint = of.config.constraint
+def _penalty(searched: Searched) -> Fields | None:
+    constraint = searched.config.constraint
     assert constraint is not None
-    if of.config.accumulate > 1 or constraint.inner_layers is not None:
+    if searched.config.accumulate > 1 or constraint.inner_layers is not None:
         return None  # its weights follow whole losses
-    return _weights_by(of, "penalty")
+    return _weights_by(searched, "penalty")
 
 
-def _one_dictionary(of: Searched) -> Fields | None:
-    model = of.config.model
+def _one_dictionary(searched: Searched) -> Fields | None:
+    model = searched.config.model
     if "shared" not in model.spec.variants or model.variant != model.spec.variants[0]:
         return None
-    return {**_weights_by(of, "last_layer"), "model.variant": "shared"}
+    return {**_weights_by(searched, "last_layer"), "model.variant": "shared"}
 
 
 def _times(config: ArmConfig, factor: float) -> float:
@@ -104,23 +104,23 @@ def _times(config: ArmConfig, factor: float) -> float:
     return round(factor * config.train_gamma, 2)
 
 
-def _mixed_gamma(of: Searched) -> Fields | None:
-    high = _times(of.config, 3)
-    if high <= of.config.train_gamma:
+def _mixed_gamma(searched: Searched) -> Fields | None:
+    high = _times(searched.config, 3)
+    if high <= searched.config.train_gamma:
         return None
-    return {**_weights_by(of, "last_layer"), "train_gamma_high": high}
+    return {**_weights_by(searched, "last_layer"), "train_gamma_high": high}
 
 
-def _larger_gamma(of: Searched) -> Fields | None:
-    gamma = _times(of.config, 2)
-    if gamma <= of.config.train_gamma:
+def _larger_gamma(searched: Searched) -> Fields | None:
+    gamma = _times(searched.config, 2)
+    if gamma <= searched.config.train_gamma:
         return None  # there is no noise to have more of
     noise = {"train_gamma_low": gamma, "train_gamma_high": gamma}
-    return {**_weights_by(of, "last_layer"), **noise}
+    return {**_weights_by(searched, "last_layer"), **noise}
 
 
 def _plain_ranges(config: ArmConfig) -> dict[str, Range]:
-    """What one tunes of plain training: step size, decay, length, and the noise it is shown."""
+    """Ranges of plain training's step size, decay, length and noise."""
     lr = config.primal_lr
     steps = tuple(max(config.steps // part, 1) for part in (8, 4, 2, 1))
     return {
@@ -143,7 +143,7 @@ CONTROLS: Mapping[str, Control] = {
         "fixed weights omega q^(L - l) on the inner layers' losses; omega and q tuned as the "
         "constraint was",
         "matched",
-        lambda of: _weights_by(of, "deep_supervision"),
+        lambda searched: _weights_by(searched, "deep_supervision"),
         lambda config: {
             "constraint.supervision": LogUniform(1e-3, 1.0),
             "constraint.supervision_decay": Uniform(0.2, 1.0),
@@ -180,10 +180,10 @@ CONTROLS: Mapping[str, Control] = {
     "early_stopped": Control(
         "plain training for a quarter of the steps",
         "other",
-        lambda of: {
-            **_weights_by(of, "last_layer"),
-            "steps": max(of.config.steps // 4, 1),
-            "report_every": max(of.config.report_every // 4, 1),
+        lambda searched: {
+            **_weights_by(searched, "last_layer"),
+            "steps": max(searched.config.steps // 4, 1),
+            "report_every": max(searched.config.report_every // 4, 1),
         },
     ),
     "one_dictionary": Control(
@@ -195,7 +195,7 @@ CONTROLS: Mapping[str, Control] = {
         "plain training at its best of as many tries over its own step size, decay, length and "
         "noise: best against best",
         "tuned",
-        lambda of: _weights_by(of, "last_layer"),
+        lambda searched: _weights_by(searched, "last_layer"),
         _plain_ranges,
     ),
 }

@@ -23,7 +23,7 @@ Measures = dict[Measure, float]  # the task's metric; what was not measured is n
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one arm of a confirmation ended, and what it counts for."""
+    """The end of one arm of a confirmation, and the measures that it counts for."""
 
     record: ArmRecord
     measures: Measures
@@ -31,7 +31,7 @@ class Outcome:
 
     @property
     def status(self) -> Status:
-        """How its training ended."""
+        """Status with which its training ended."""
         return self.record.status
 
 
@@ -55,15 +55,15 @@ def outcomes(
         records: of one setting and one kind of arm; those that still train are passed over.
         worst_of: what one without a result counts for, by seed; empty: nothing is known yet.
     """
-    found = {}
+    by_seed = {}
     for record in records:
         if record.is_final:
             own = record.evaluation if record.status == "finished" else None
             measures = worst = worst_of(record.config.seed)
             if own is not None:
                 measures = _bounded(measures_of(record.config, own), worst, sign_of(record.config))
-            found[record.config.seed] = Outcome(record, measures, own is None)
-    return found
+            by_seed[record.config.seed] = Outcome(record, measures, own is None)
+    return by_seed
 
 
 def _bounded(own: Measures, worst: Measures, sign: int) -> Measures:
@@ -92,14 +92,14 @@ def _measures(
     config: ArmConfig, scores: Mapping[str, float], shifts: Mapping[str, Mapping[str, float]]
 ) -> Measures:
     seen, unseen = seen_and_unseen(config, scores)
-    found: dict[Measure, float | None] = {
+    means: dict[Measure, float | None] = {
         "unseen_mean": unseen,
         "seen_mean": seen,
         "shift_mean": _mean([score for family in shifts.values() for score in family.values()]),
         "mean_over_gammas": _mean(list(scores.values())),
         "ood_auc": area(scores) if len(scores) > 1 else None,
     }
-    return {name: mean for name, mean in found.items() if mean is not None}
+    return {name: mean for name, mean in means.items() if mean is not None}
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -53,10 +53,8 @@ def paper_confirmed_table(
     settings = entry.settings
     lines = [line for one in settings for line in _lines(space, one, entry.measure)]
     facts = space.base.facts
-    tested, intervals = (
-        _LINES[entry.measure],
-        sorted({one.against_plain.interval for one in settings}),
-    )
+    tested = _LINES[entry.measure]
+    intervals = sorted({one.against_plain.interval for one in settings})
     ended = {one.setting: one.against_plain.counted for one in settings}
     counts = sorted(set(ended.values()))
     seeds = (
@@ -89,26 +87,26 @@ def paper_confirmed_table(
 
 
 def trained_arms(arms: Sequence[SettingArms], entry: ConfirmationSummary) -> list[Trained]:
-    """What the constrained arms of every setting were trained with."""
+    """Configuration and scales of the constrained arms of every setting."""
     marks = {one.setting: _mark(one) for one in entry.settings}
-    found = []
+    trained = []
     for one in arms:
         records = [outcome.record for outcome in one.outcomes[CONSTRAINED].values()]
         scales = [r.evaluation.scales for r in records if r.evaluation is not None]
         first = scales[0] if scales else None
-        found.append(Trained(one.name, one.config, first, marks[one.name]))
-    return found
+        trained.append(Trained(one.name, one.config, first, marks[one.name]))
+    return trained
 
 
 def _lines(space: SearchSpace, one: ConfirmedSetting, measure: Measure) -> list[Line]:
     config, contrast = _config(space, one.setting), one.against_plain
     key = config.facts.metric.key
-    found = []
+    lines = []
     for name in dict.fromkeys((measure, _paper_measure(space, one.setting))):
-        ours, theirs = (one.arms[arm].mean.get(name) for arm in (CONSTRAINED, UNCONSTRAINED))
+        ours, plain = (one.arms[arm].mean.get(name) for arm in (CONSTRAINED, UNCONSTRAINED))
         is_tested = name == measure
         beside = contrast.beside.get(name)
-        found.append(
+        lines.append(
             Line(
                 setting=one.setting,
                 config=config,
@@ -116,7 +114,7 @@ def _lines(space: SearchSpace, one: ConfirmedSetting, measure: Measure) -> list[
                 numbers=_LINES[name],
                 measure=name if name == "ood_auc" else f"{name}_{key}".replace("ood_", ""),
                 constrained=ours,
-                unconstrained=theirs,
+                unconstrained=plain,
                 marks=_mark(one),
                 gain=contrast.mean if is_tested else beside.mean if beside else None,
                 low=contrast.low if is_tested else None,
@@ -126,7 +124,7 @@ def _lines(space: SearchSpace, one: ConfirmedSetting, measure: Measure) -> list[
                 codes=contrast.codes,
             )
         )
-    return found
+    return lines
 
 
 def _paper_measure(space: SearchSpace, name: str) -> Measure:

@@ -51,7 +51,7 @@ class Reading:
 
 
 def other_readings(objects: ObjectStore, definition: Definition) -> list[Reading]:
-    """What else reads or has read a test split of this confirmation, for the same network.
+    """Other readings of a test split of this confirmation, for the same network.
 
     All replications of one plan are one reading, which that plan says before the first.
     """
@@ -64,34 +64,29 @@ def other_readings(objects: ObjectStore, definition: Definition) -> list[Reading
             before = there.get(reading.name, reading)
             tests = tuple(dict.fromkeys((*before.tests, *reading.tests)))
             there[reading.name] = replace(reading, tests=tests)
-    found = [reading for reading in there.values() if reading.name != own]
-    return [reading for reading in (*found, *_left(objects)) if ours & set(reading.tests)]
+    others = [reading for reading in there.values() if reading.name != own]
+    return [reading for reading in (*others, *_left(objects)) if ours & set(reading.tests)]
 
 
 def left_by(objects: ObjectStore, name: str, signatures: Collection[str]) -> Reading | None:
-    """What a confirmation leaves that is deleted now; None of any other sweep, or of one unread.
+    """The reading that stays of a confirmation deleted now; None: no arm of it has ended.
 
-    Args:
-        objects: the storage root.
-        name: of the sweep.
-        signatures: of its stored arms.
+    ``signatures``: of its stored arms. None for any other sweep, too.
     """
     reading = _reading(objects, name, alone=True)
     final = len(ArmStore(objects).finals(signatures))
     if reading is None or not final:
         return None
-    return Reading(
-        **{**vars(reading), "final_arms": final, "deleted_ms": round(time.time() * 1000)}
-    )
+    return replace(reading, final_arms=final, deleted_ms=round(time.time() * 1000))
 
 
 def leave(objects: ObjectStore, reading: Reading) -> None:
-    """Store what is left of a confirmation."""
+    """Store the reading of a deleted confirmation."""
     objects.put_json(left_at(reading), asdict(reading))
 
 
 def left_at(reading: Reading) -> str:
-    """Where that is, below the storage root."""
+    """The path of that reading below the storage root."""
     return f"{_FOLDER}/{reading.name}-{reading.deleted_ms}.json"
 
 
@@ -103,17 +98,17 @@ def _left(objects: ObjectStore) -> Iterator[Reading]:
 
 
 def _reading(objects: ObjectStore, name: str, *, alone: bool = False) -> Reading | None:
-    """That of a stored confirmation; None of any other sweep, and of what cannot be read.
+    """The reading of a stored confirmation; None for other sweeps, and for one that is unreadable.
 
-    Of one of several replications that of all, unless it is meant ``alone``.
+    One of several replications has that of all, unless it is meant ``alone``.
     """
     try:
         plan = load_plan(objects, name)
         if plan is None:
             return None
-        of: Plan = plan if alone else replications_of(objects, name) or plan
-        tests = _tests(definition_of_any_version(objects, name))
-        return Reading(of.name, of.search, of.digest, tests)
+        shared: Plan | None = None if alone else replications_of(objects, name)
+        tests, plan = _tests(definition_of_any_version(objects, name)), shared or plan
+        return Reading(plan.name, plan.search, plan.digest, tests)
     except SweepError:
         return None
 

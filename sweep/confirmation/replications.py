@@ -113,7 +113,7 @@ def refuse_other_search(search: Definition, plan: ReplicationsPlan) -> None:
 
 
 def arms_of_a_replication(search: Definition, plan: ReplicationsPlan) -> dict[str, int]:
-    """How many arms one replication trains at most, by what for."""
+    """Numbers of arms that one replication trains at most, by their purpose."""
     first = replication_search(search, plan, 1)
     plain = replication_tuning(first).space  # whose unconstrained arms are those of the search
     return {
@@ -124,7 +124,7 @@ def arms_of_a_replication(search: Definition, plan: ReplicationsPlan) -> dict[st
 
 
 def found_winner(objects: ObjectStore, search: str) -> bool | None:
-    """Whether a stored search found a winner in any setting; None while it goes on."""
+    """True if a stored search found a winner in any setting; None while it goes on."""
     view = load_sweep(objects, search, "outcomes")
     if not has_ended(view):
         return None

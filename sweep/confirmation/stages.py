@@ -28,7 +28,7 @@ def plan_of(objects: ObjectStore, definition: Definition) -> Plan:
 
 
 def shown_now(objects: ObjectStore, definition: Definition) -> ConfirmationSummary:
-    """What a stored confirmation shows now."""
+    """The summary of a stored confirmation as far as it is now."""
     return confirmed(objects, definition, plan_of(objects, definition))
 
 

@@ -56,7 +56,7 @@ def confirmed_table(entry: ConfirmationSummary) -> Table:
 
 
 def early_columns(contrasts: Sequence[Family]) -> list[tuple[str, list[str]]]:
-    """What all ended seeds say beside early decisions; nothing where there is none."""
+    """Estimates over all ended seeds next to early decisions; no column where there is none."""
     if not any(map(is_early, contrasts)):
         return []
     cells = [ended_text(c) if is_early(c) else NOTHING for c in contrasts]
@@ -65,12 +65,12 @@ def early_columns(contrasts: Sequence[Family]) -> list[tuple[str, list[str]]]:
 
 
 def caption(entry: ConfirmationSummary) -> str:
-    """What is in the table."""
+    """Caption of the table."""
     return f"Constrained against other training on fresh seeds, {entry.metric}, test split"
 
 
 def notes(entry: ConfirmationSummary) -> list[str]:
-    """How to read it, and what departs from the plan."""
+    """Notes on reading it, and departures from the plan."""
     design, every = entry.design, entry.contrasts
     intervals = {contrast.interval for contrast in every}
     questions = {contrast.question for contrast in every} if entry.controls else set()
