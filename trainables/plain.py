@@ -20,7 +20,11 @@ class Plain:
 
     def to_json(self) -> dict[str, Json]:
         """Plain values, from which ``from_json`` makes an equal object."""
-        return {f.name: _plain(getattr(self, f.name)) for f in fields(self)}  # type: ignore[arg-type]
+        return {name: _plain(value) for name, value in self.keywords().items()}
+
+    def keywords(self) -> dict[str, Any]:
+        """Fields by name, for the constructor of a class that has more."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Json]) -> Self:

@@ -14,7 +14,8 @@ import numpy as np
 from benchmarks.imitated.null_sweeps import Floats, batches
 from benchmarks.imitated.rates import generator_of, rate
 from sweep.confirmation.comparisons import held
-from sweep.confirmation.units import Groups, OverUnits
+from sweep.confirmation.summary import OverUnits, Variance
+from sweep.confirmation.units import Groups
 from sweep.statistics import power
 from sweep.statistics.decisions import OUTCOMES, decide, staged_p
 from sweep.statistics.design import Design, Rule
@@ -198,7 +199,7 @@ def over_clips(sweeps: int) -> Json:
     tables, clips = max(5, sweeps // 4), CLIPS
     design = Design.planned({"family": ("a", "b")}, SEEDS)
     names = tuple(f"clip{clip}:{window}" for clip in range(clips) for window in range(WINDOWS))
-    groups = Groups.of(names, "window")
+    groups = Groups.by_names(names, "window")
     rows: dict[str, Json] = {}
     for effect in (0.0, 1.0):
         for how in ("none fails", "pair fails", "arm fails"):
@@ -218,9 +219,17 @@ def over_clips(sweeps: int) -> Json:
                     ours = losses[name][:, :seeds]
                     interval = crossed_bootstrap(
                         ours, np.zeros_like(ours), np.ones(len(names)), np.negative,
-                        key=seeds, draws=500, groups_U=groups.of_units,
+                        key=seeds, draws=500, groups_U=groups.by_unit,
                     )  # fmt: skip
-                    return OverUnits(interval, variance_components(ours[0]), seeds, groups)
+                    return OverUnits(
+                        mean=interval.mean,
+                        low=interval.low,
+                        high=interval.high,
+                        name=interval.name,
+                        seeds=seeds,
+                        variance=Variance(**vars(variance_components(ours[0]))),
+                        **groups.counts.keywords(),
+                    )
 
                 gains = {
                     name: dict(enumerate((-values[0].mean(axis=-1)).tolist()))

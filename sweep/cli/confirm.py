@@ -37,7 +37,7 @@ from sweep.confirmation.chosen import (
     finished_search,
     planned,
     points_of,
-    resolved_fresh,
+    resolve_fresh,
     tuning_of,
 )
 from sweep.confirmation.controls import CONTROLS, parse_controls
@@ -141,7 +141,7 @@ _PLANNING = (
     "--dry-run", is_flag=True, help="Print the plan, its power and its cost, and train nothing."
 )
 @click.option("--plan-only", is_flag=True, hidden=True)  # on a cluster's head, for a laptop
-@collected(at=Place)
+@collected(place=Place)
 @collected(executor=Executor, budget=Budget)
 @accept_code_option
 @notify_option
@@ -160,7 +160,7 @@ def confirm(
     called: str | None,
     dry_run: bool,
     plan_only: bool,
-    at: Place,
+    place: Place,
     executor: Executor,
     budget: Budget,
     accept_code: bool,
@@ -173,32 +173,39 @@ def confirm(
     Given again, the verb continues, and shows the table. `sweep best NAME.confirmation` shows it
     alone, `sweep export` writes it.
     """
+    design = partial(Design.planned, rule=cast(Rule, rule), error=error)
     if replications is not None:
         refuse_beside_replications(name, replications, proposals, controls, budget)
         wanted = Wanted(
             name=replications_name((called or name).removesuffix(".replications")),
-            design=partial(Design.planned, seeds=replications, rule=cast(Rule, rule), error=error),
+            design=partial(design, seeds=replications),
             patterns=patterns,
             seeds=replications,
             until_decided=until_decided,
         )
-        asked = Replications(name, wanted, smallest_effect, at, executor, accept_code, notify)
-        confirm_replications(asked, dry_run=dry_run, as_json=as_json)
+        request = Replications(name, wanted, smallest_effect, place, executor, accept_code, notify)
+        confirm_replications(request, dry_run=dry_run, as_json=as_json)
         return
     own = called or confirmation_name(name)
-    if at.address is not None:
+    if place.address is not None:
         if as_json and not dry_run:
-            words = ("best", own, "--json")
-            later = advice.command(*words, storage=given_storage(), address=at.address)
+            table_words = ("best", own, "--json")
+            later = advice.command(*table_words, storage=given_storage(), address=place.address)
             raise Misuse(
-                f"--json prints the table, which a cluster has later, got --address {at.address}. "
-                f"Leave --json out here; `{later}` prints it."
+                "--json prints the table, which a cluster has later, got --address "
+                f"{place.address}. Leave --json out here; `{later}` prints it."
             )
         there = ["--dry-run", *["--json"] * as_json] if dry_run else ["--plan-only"]
-        sent = Submission(own, any_version=True, accept_code=accept_code)
-        _there(at.address, name, sent, executor, there, notify=notify, budget=budget)
+        words = ["confirm", name, *_given_words(), *there]
+        answer = ask.output_of(ask.request_answer(place.address, given_storage(), *words))
+        if dry_run:
+            click.echo(answer, nl=False)
+        elif answer.strip():  # else its head has printed what is missing
+            sent = Submission(own, any_version=True, accept_code=accept_code)
+            none = SweepOptions(None, None, None, None)
+            send(place.address, sent, none, executor, notify, budget)
         return
-    objects = open_store(at.storage)
+    objects = open_store(place.storage)
     budget.refuse_without_gpu(find_sweep(objects, name).space)
     plan = load_plan(objects, own)
     if plan is not None and plan.search != name:
@@ -208,18 +215,11 @@ def confirm(
         raise Misuse(f"{own} is another sweep. Give the confirmation another --name.")
     if plan is None or not is_stored or any(map(named_here, _PLANNING)):
         view = finished_search(objects, name)
-        smallest = view.definition.space.base.facts.metric.smallest_effect
-        if smallest_effect is not None:
-            smallest = smallest_effect
+        if smallest_effect is None:
+            smallest_effect = view.definition.space.base.facts.metric.smallest_effect
         wanted = Wanted(
             name=own,
-            design=partial(
-                Design.planned,
-                seeds=seeds,
-                rule=cast(Rule, rule),
-                error=error,
-                smallest_effect=smallest,
-            ),
+            design=partial(design, seeds=seeds, smallest_effect=smallest_effect),
             patterns=patterns,
             proposals=_numbers(proposals),
             controls=parse_controls(controls),
@@ -234,28 +234,25 @@ def confirm(
         if tuned is None:
             return
         plan, definition = planned(view, wanted, tuned, ArmStore(objects).record)
-        _tell_what_is_left_out(view, plan, definition, wanted)
-        if dry_run:
-            _show_plan(plan, definition, as_json=as_json)
-            return
-        definition = resolved_fresh(definition, say=note)
-        plan = put_plan(objects, plan)
-        first = replace(definition, space=replace(definition.space, search_seeds=plan.first_seeds))
-        definition = registered(objects, first, named=(), say=note)
+        _note_what_is_left_out(view, plan, definition, wanted)
+        if not dry_run:
+            definition = resolve_fresh(definition)
+            plan = put_plan(objects, plan)
+            space = replace(definition.space, search_seeds=plan.first_seeds)
+            definition = registered(objects, replace(definition, space=space), named=(), say=note)
     else:
         definition = load_definition(objects, own)
-        if dry_run:
-            _show_plan(plan, definition, as_json=as_json)
-            return
+    if dry_run:
+        _show_plan(plan, definition.space, as_json=as_json)
+        return
     if plan_only:
         click.echo(own)
         return
     refuse_second_driver(objects, own)
     with redirect_stdout(sys.stderr) if as_json else nullcontext():
         code = train(
-            objects, definition, executor,
-            accept_code=accept_code, budget=budget, notify=notify,
-        )  # fmt: skip
+            objects, definition, executor, accept_code=accept_code, budget=budget, notify=notify
+        )
     if as_json:
         from sweep.confirmation.comparisons import confirmed  # scipy, statsmodels: two seconds
 
@@ -265,18 +262,18 @@ def confirm(
 
 def _numbers(texts: Sequence[str]) -> dict[str, int]:
     """``--proposal SETTING=NUMBER``, repeated."""
-    found: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     for text in texts:
         setting, _, number = text.rpartition("=")
         if not setting or not number.isdecimal():
             raise InvalidValue(f"--proposal must be SETTING=NUMBER, got {text!r}.")
-        if setting in found:
+        if setting in numbers:
             raise InvalidValue(
-                f"--proposal must name one proposal of a setting, got {found[setting]} and "
+                f"--proposal must name one proposal of a setting, got {numbers[setting]} and "
                 f"{number} of {setting}. Confirm the other one by another --name."
             )
-        found[setting] = int(number)
-    return found
+        numbers[setting] = int(number)
+    return numbers
 
 
 def _tuned(
@@ -293,7 +290,7 @@ def _tuned(
 
     None, with a note, where one is missing and may not be trained now.
     """
-    found = {}
+    tuned = {}
     points = points_of(view, wanted)
     for control in wanted.controls:
         definition = tuning_of(view.definition, control, points)
@@ -318,14 +315,14 @@ def _tuned(
             tuning = load_sweep(objects, there.name, "pairs")
             if code or not tuning.is_finished:  # its budget may be reached
                 raise SystemExit(code)
-        found[control] = tuning
-    return found
+        tuned[control] = tuning
+    return tuned
 
 
-def _tell_what_is_left_out(
+def _note_what_is_left_out(
     view: SweepView, plan: Plan, definition: Definition, wanted: Wanted
 ) -> None:
-    """Settings without a winner, controls that a network does not have, infeasible proposals."""
+    """Note settings without a winner, controls that a network lacks, infeasible proposals."""
     planned_ones = {one.name: one for one in plan.settings}
     kept = catalog.matching([s.setting.name for s in view.settings], wanted.patterns, plan.search)
     for one in view.settings:
@@ -343,24 +340,17 @@ def _tell_what_is_left_out(
                 note(f"{setting.name} has no control {control}.")
 
 
-def _show_plan(plan: Plan, definition: Definition, *, as_json: bool) -> None:
-    """What would be trained and tested, with which power and at what price, before anything is."""
-    space = definition.space
+def _show_plan(plan: Plan, space: SearchSpace, *, as_json: bool) -> None:
+    """Print the plan before anything is trained: tests, power and cost."""
     arms = catalog.arm_count(space)
-    if not as_json:
-        _print_plan(plan, space, arms)
+    if as_json:
+        cost, why_none = estimated(space)
+        estimate = {"not_counted": why_none} if cost is None else cost.to_json()
+        print_json({**plan.to_json(), "digest": plan.digest, "arms": arms, "estimate": estimate})
         return
-    cost, why_none = estimated(space)
-    estimate = {"not_counted": why_none} if cost is None else cost.to_json()
-    print_json({**plan.to_json(), "digest": plan.digest, "arms": arms, "estimate": estimate})
+    from sweep.cli.text.power import print_power, tests_text  # scipy
 
-
-def _print_plan(plan: Plan, space: SearchSpace, arms: int) -> None:
-    """The same for people."""
-    from sweep.cli.text.power import print_power  # scipy
-
-    out = console()
-    design = plan.design
+    out, unit = console(), space.base.facts.metric.unit
     settings = advice.counted(len(plan.settings), "setting")
     out.print(f"[bold]{plan.name}[/bold]: {settings} of {plan.search}")
     out.print(
@@ -379,42 +369,19 @@ def _print_plan(plan: Plan, space: SearchSpace, arms: int) -> None:
     )
     out.print(
         Paragraph(
-            f"In search: {MEASURES[plan.measure]}, in {space.base.facts.metric.unit}; above 0 the "
+            f"In search: {MEASURES[plan.measure]}, in {unit}; above 0 the "
             "constrained network was better, on the data that selected it."
         )
     )
-    looks = " and ".join(map(str, design.looks)) or "every number of"
+    kinds = ", ".join(("constrained", "unconstrained", *plan.controls))
     out.print(
         Paragraph(
-            f"{len(plan.seeds)} fresh seeds from {plan.seeds[0]}, {arms} arms at most, "
-            f"{', '.join(('constrained', 'unconstrained', *plan.controls))}. Tested at {looks} "
-            f"seeds ({design.rule}), error {design.error:g} for the whole table; equivalent below "
-            f"{design.smallest_effect:g} {space.base.facts.metric.unit}."
+            f"{len(plan.seeds)} fresh seeds from {plan.seeds[0]}, {arms} arms at most, {kinds}. "
+            f"{tests_text(plan.design, 'seeds', unit)}"
         )
     )
-    print_power(design, [len(plan.seeds)])
+    print_power(plan.design, [len(plan.seeds)])
     print_estimate(space)
-
-
-def _there(
-    address: str,
-    search: str,
-    sent: Submission,
-    executor: Executor,
-    how_far: Sequence[str],
-    *,
-    notify: str | None,
-    budget: Budget,
-) -> None:
-    """The same on a cluster: planned by its head, then driven there as any sweep."""
-    words = ["confirm", search, *_given_words(), *how_far]
-    said = ask.output_of(ask.request_answer(address, given_storage(), *words))
-    if "--dry-run" in how_far:
-        click.echo(said, nl=False)
-        return
-    if said.strip():  # else its head said what is missing
-        nothing = SweepOptions(None, None, None, None)
-        send(address, sent, nothing, executor, notify, budget)
 
 
 def _given_words() -> list[str]:
@@ -422,15 +389,11 @@ def _given_words() -> list[str]:
     context = click.get_current_context()
     words: list[str] = []
     for parameter in context.command.params:
-        value = context.params.get(str(parameter.name))
-        if not isinstance(parameter, click.Option) or not named_here(str(parameter.name)):
+        name = str(parameter.name)
+        if name not in (*_PLANNING, "called") or not named_here(name):
             continue
-        if parameter.name not in (*_PLANNING, "called"):
-            continue
-        option = parameter.opts[0]
-        if parameter.is_flag:
-            words.append(option)
-        else:
-            values = value if parameter.multiple else [value]
-            words += [word for one in values or () for word in (option, str(one))]
+        option, value = parameter.opts[0], context.params[name]
+        is_flag = isinstance(parameter, click.Option) and parameter.is_flag
+        values = value if parameter.multiple else [value]
+        words += [option] if is_flag else [w for one in values for w in (option, str(one))]
     return words

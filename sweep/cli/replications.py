@@ -18,7 +18,7 @@ from sweep.confirmation.chosen import (
     has_ended,
     planned,
     points_of,
-    resolved_fresh,
+    resolve_fresh,
 )
 from sweep.confirmation.controls import parse_controls
 from sweep.confirmation.plan import (
@@ -62,7 +62,7 @@ class Replications:
     search: str
     wanted: Wanted  # ``seeds``: how many replications; its design has no smallest effect yet
     smallest_effect: float | None
-    at: Place
+    place: Place
     executor: Executor
     accept_code: bool
     notify: str | None
@@ -100,31 +100,31 @@ def refuse_beside_replications(
         )
 
 
-def confirm_replications(asked: Replications, *, dry_run: bool, as_json: bool) -> None:
-    """Train what is missing of the replications, one after another, and show what they come to."""
-    again = ["confirm", asked.search, "--replications", str(asked.wanted.seeds)]
+def confirm_replications(request: Replications, *, dry_run: bool, as_json: bool) -> None:
+    """Train what is missing of the replications, one after another, and show their table."""
+    again = ["confirm", request.search, "--replications", str(request.wanted.seeds)]
     if named_here("called"):
-        again += ["--name", asked.wanted.name.removesuffix(".replications")]
-    again += asked.executor.options
-    again += ["--accept-code"] * asked.accept_code
-    if asked.executor.where != "local":
-        again += ["--where", asked.executor.where]
-    if asked.at.address is not None:
+        again += ["--name", request.wanted.name.removesuffix(".replications")]
+    again += request.executor.options
+    again += ["--accept-code"] * request.accept_code
+    if request.executor.where != "local":
+        again += ["--where", request.executor.where]
+    if request.place.address is not None:
         raise Misuse(
             "--replications drives many sweeps one after another, so it runs where they train, "
-            f"got --address {asked.at.address}. Give it on the cluster's head: `ray exec "
+            f"got --address {request.place.address}. Give it on the cluster's head: `ray exec "
             f"CLUSTER_YAML 'sweep {' '.join(again[:4])} --where cluster'`; without --address (and "
             "SWEEP_ADDRESS) it trains here."
         )
-    objects = open_store(asked.at.storage)
-    find_sweep(objects, asked.search)
-    search, plan = _planned(objects, asked)
+    objects = open_store(request.place.storage)
+    find_sweep(objects, request.search)
+    search, plan = _planned(objects, request)
     if dry_run:
         _show_plan(search, plan, as_json=as_json)
         return
     plan = put_plan(objects, plan)
     with redirect_stdout(sys.stderr):  # of every part; on standard output the one table
-        _train_all(objects, search, plan, asked, advice.command(*again, storage=objects.root))
+        _train_all(objects, search, plan, request, advice.command(*again, storage=objects.root))
     from sweep.confirmation.replicated import replicated  # scipy, statsmodels: two seconds
 
     entry = replicated(objects, search, plan)
@@ -136,31 +136,31 @@ def confirm_replications(asked: Replications, *, dry_run: bool, as_json: bool) -
     print_replicated(entry)
 
 
-def _planned(objects: ObjectStore, asked: Replications) -> tuple[Definition, ReplicationsPlan]:
+def _planned(objects: ObjectStore, request: Replications) -> tuple[Definition, ReplicationsPlan]:
     """The search and the plan: the stored one, unless something else is asked for."""
-    name, count = asked.wanted.name, asked.wanted.seeds
+    name, count = request.wanted.name, request.wanted.seeds
     plan = load_replications(objects, name)
-    if plan is not None and plan.search != asked.search:
-        raise Misuse(f"{name} repeats {plan.search}, not {asked.search}. Give another --name.")
+    if plan is not None and plan.search != request.search:
+        raise Misuse(f"{name} repeats {plan.search}, not {request.search}. Give another --name.")
     if plan is not None and plan.count != count:
         raise Misuse(
             f"{name} is planned with {plan.count} replications, got --replications {count}, and "
             f"its plan stays as it is. Give --replications {plan.count} to go on with it, or "
             "another --name: its table says that the same test data were read before."
         )
-    search = finished_search(objects, asked.search).definition
+    search = finished_search(objects, request.search).definition
     if plan is not None and not any(map(named_here, _PLANNING)):
         refuse_other_search(search, plan)
         return search, plan
-    effect = asked.smallest_effect
+    effect = request.smallest_effect
     if effect is None:
         effect = search.space.base.facts.metric.smallest_effect
 
     def design(families: Mapping[str, tuple[str, ...]]) -> Design:
-        return replace(asked.wanted.design(families), smallest_effect=effect)
+        return replace(request.wanted.design(families), smallest_effect=effect)
 
     used = planned_seeds(objects, search.name, but=name)
-    given = plan_of_replications(search, replace(asked.wanted, design=design, used_seeds=used))
+    given = plan_of_replications(search, replace(request.wanted, design=design, used_seeds=used))
     return search, given if plan is None else put_plan(objects, given)
 
 
@@ -168,7 +168,7 @@ def _train_all(
     objects: ObjectStore,
     search: Definition,
     plan: ReplicationsPlan,
-    asked: Replications,
+    request: Replications,
     again: str,
 ) -> None:
     from sweep.confirmation.replicated import is_decided  # scipy, statsmodels: two seconds
@@ -178,7 +178,7 @@ def _train_all(
             note(f"every family is decided after {number - 1} of {plan.count} replications")
             return
         try:
-            _train_replication(objects, search, plan, number, asked)
+            _train_replication(objects, search, plan, number, request)
         except SystemExit:
             note(f"replication {number} of {plan.count} is unfinished. `{again}` continues all.")
             raise
@@ -189,14 +189,14 @@ def _train_replication(
     search: Definition,
     plan: ReplicationsPlan,
     number: int,
-    asked: Replications,
+    request: Replications,
 ) -> None:
     """Train what is missing of one replication."""
     own = plan.replication(number)
     name = confirmation_name(own)
     chosen = load_plan(objects, name)
     if chosen is None or not objects.exists(definition_name(name)):
-        view = _searched(objects, replication_search(search, plan, number), asked)
+        view = _searched(objects, replication_search(search, plan, number), request)
         if not found_winner(objects, own):
             note(f"{own} has no feasible winner; it is scored as plain training")
             return
@@ -209,21 +209,21 @@ def _train_replication(
             may_lack=True,
         )
         tuning = replication_tuning(view.definition, points_of(view, wanted))
-        tuned = {TUNED: _searched(objects, tuning, asked)}
+        tuned = {TUNED: _searched(objects, tuning, request)}
         chosen, definition = planned(view, wanted, tuned, ArmStore(objects).record)
-        definition = resolved_fresh(definition, say=note)
+        definition = resolve_fresh(definition)
         put_plan(objects, chosen)
         registered(objects, definition, named=(), say=note)
     definition = load_definition(objects, name)
     if all_judged(objects, definition):
         return
     refuse_second_driver(objects, name)
-    code = _train(objects, definition, asked)
+    code = _train(objects, definition, request)
     if not all_judged(objects, definition):  # arms that failed count
         raise SystemExit(code or 1)
 
 
-def _searched(objects: ObjectStore, definition: Definition, asked: Replications) -> SweepView:
+def _searched(objects: ObjectStore, definition: Definition, request: Replications) -> SweepView:
     """A search of a replication, trained to its end."""
     if objects.exists(definition_name(definition.name)):
         view = load_sweep(objects, definition.name, "pairs")
@@ -231,14 +231,18 @@ def _searched(objects: ObjectStore, definition: Definition, asked: Replications)
             return view
     there = registered(objects, resolved(definition, say=note), named=(), say=note)
     refuse_second_driver(objects, there.name)
-    if code := _train(objects, there, asked):
+    if code := _train(objects, there, request):
         raise SystemExit(code)
     return load_sweep(objects, there.name, "pairs")
 
 
-def _train(objects: ObjectStore, definition: Definition, asked: Replications) -> int:
+def _train(objects: ObjectStore, definition: Definition, request: Replications) -> int:
     return train(
-        objects, definition, asked.executor, accept_code=asked.accept_code, notify=asked.notify
+        objects,
+        definition,
+        request.executor,
+        accept_code=request.accept_code,
+        notify=request.notify,
     )
 
 

@@ -353,7 +353,7 @@ def _print_cost(cost: Estimate | None, why_none: str) -> None:
 
 def _print_confirmation(space: SearchSpace, cost: Estimate | None) -> None:
     """What confirming a winner of every setting could show, and what it would cost."""
-    from sweep.cli.text.power import found_text  # scipy
+    from sweep.cli.text.power import power_text  # scipy
     from sweep.confirmation.plan import SEEDS, families, family_of
     from sweep.statistics.design import Design
 
@@ -364,7 +364,7 @@ def _print_confirmation(space: SearchSpace, cost: Estimate | None) -> None:
         "" if cost is None else f", {hours_text(cost.confirmation_hours(SEEDS))} at {SEEDS} seeds"
     )
     out.print(f"\n[bold]`sweep confirm` on fresh seeds[/bold] of a winner in each setting{price}.")
-    out.print(found_text(Design.planned(of_settings, SEEDS), (5, SEEDS, 20)))
+    out.print(power_text(Design.planned(of_settings, SEEDS), (5, SEEDS, 20)))
 
 
 def hours_text(hours: float) -> str:

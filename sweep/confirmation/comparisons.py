@@ -7,7 +7,6 @@ comparison are of the seeds that it counts, but those called ``ended``.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -32,11 +31,11 @@ from sweep.confirmation.summary import (
     ConfirmationSummary,
     ConfirmedSetting,
     Contrast,
-    EqualTries,
     Family,
     Marked,
+    OverUnits,
     Seeds,
-    UnitCounts,
+    Spread,
     Verdicts,
 )
 from sweep.results.provenance import codes_of
@@ -61,16 +60,16 @@ def confirmed(
 ) -> ConfirmationSummary:
     """Everything that a confirmation shows now, for tables, texts and programs.
 
-    While it still trains the seeds that are whole count, and of its looks those that are reached.
+    While it still trains, complete seeds count, and those of its looks that are reached.
     ``record``: as for ``load_sweep``.
     """
     read = record or ArmStore(objects).record
     arms = {one.name: one for one in read_arms(read, definition, plan)}
-    readers = {name: units.reader(objects, of, plan.measure) for name, of in arms.items()}
+    readers = {name: units.reader(objects, one, plan.measure) for name, one in arms.items()}
     facts = definition.space.base.facts
     tables = {UNCONSTRAINED: _table(plan.design, arms, readers, UNCONSTRAINED, plan)}
     for control in plan.controls:
-        design = control_design(plan, [n for n, of in arms.items() if control in of.signatures])
+        design = control_design(plan, [n for n, one in arms.items() if control in one.signatures])
         if design is not None:
             tables[control] = _table(design, arms, readers, control, plan)
     settings = [
@@ -114,12 +113,12 @@ def control_design(plan: Plan, settings: Sequence[str]) -> Design | None:
 
 
 def is_decided(objects: ObjectStore, definition: Definition, plan: Plan) -> bool:
-    """Whether every family has an outcome against plain training that may be printed."""
+    """True if every family has an outcome against plain training that may be printed."""
     return all(map(is_settled, confirmed(objects, definition, plan).families))
 
 
 def is_settled(family: Family) -> bool:
-    """Whether more seeds need not be trained for a family.
+    """True if more seeds need not be trained for a family.
 
     A claim that its settings do not bear out over units may come to be borne out at a later look.
     """
@@ -134,13 +133,12 @@ def _table(
     plan: Plan,
 ) -> Held:
     """The constrained arms against one other kind, in the settings of the design."""
-    found = {name: arms[name].gains(other, plan.measure) for name in design.settings}
+    gains = {name: arms[name].gains(other, plan.measure) for name in design.settings}
 
-    def crossed(name: str, seeds: int) -> units.OverUnits | None:
-        of = arms[name], other, plan.seeds[:seeds], plan.measure, readers[name]
-        return units.over_units(*of)
+    def crossed(name: str, seeds: int) -> OverUnits | None:
+        return units.over_units(arms[name], other, plan.seeds[:seeds], plan.measure, readers[name])
 
-    return held(design, found, plan.seeds, crossed)
+    return held(design, gains, plan.seeds, crossed)
 
 
 def _setting(
@@ -152,8 +150,8 @@ def _setting(
 ) -> ConfirmedSetting:
     rows = {
         other: row
-        for other, of in tables.items()
-        for row in of.rows
+        for other, lines in tables.items()
+        for row in lines.rows
         if row.name == planned.name and not row.settings
     }
     ours = rows[UNCONSTRAINED]
@@ -162,18 +160,23 @@ def _setting(
         kind: _arm(kind, arms, plan.seeds[: rows.get(kind, ours).counted], tolerance)
         for kind in arms.outcomes
     }
-    test_units, plain = _test_units(arms), kinds[UNCONSTRAINED]
+    reference, unit, plain = arms.reference(), arms.config.facts.unit, kinds[UNCONSTRAINED]
+    test_units = None
+    if reference is not None:
+        test_units = units.Groups.by_names(reference.dev_units, unit).counts
     # Where units are too few to certify it, the means say whether the constraint binds. An arm
     # without a result says nothing of it.
     few = test_units is not None and test_units.groups < LEAST_UNITS
     meets = (plain.feasible_by_mean or 0) if few else plain.certified.feasible
     judged = plain.seeds - plain.counted_as_constant
     not_binding = judged > 0 and meets / judged >= CERTIFIED
-    contrasts = {}
-    for other, row in rows.items():
-        is_plain = other == UNCONSTRAINED
-        marked = "not binding" if not_binding and is_plain else tables[other].mark(row)
-        contrasts[other] = _contrast(plan, arms, other, row, marked, tables[other])
+    marks = {other: tables[other].mark(row) for other, row in rows.items()}
+    if not_binding:
+        marks[UNCONSTRAINED] = "not binding"
+    contrasts = {
+        other: _contrast(plan, arms, other, row, marks[other], tables[other])
+        for other, row in rows.items()
+    }
     return ConfirmedSetting(
         setting=planned.name,
         family=planned.family,
@@ -186,45 +189,33 @@ def _setting(
         search_gain=gain,
         confirmed_gain=ours.mean,
         shrinkage=_shrinkage(gain, ours.mean),
-        equal_tries=None
-        if planned.equal_tries is None
-        else EqualTries.from_json(planned.equal_tries),
+        equal_tries=planned.equal_tries,
         not_binding=not_binding,
     )
-
-
-def _test_units(arms: SettingArms) -> UnitCounts | None:
-    """How many units and groups of them networks are certified and compared on."""
-    measured = arms.reference()
-    if measured is None:
-        return None
-    return units.Groups.of(measured.dev_units, arms.config.facts.unit).counts()
 
 
 def _contrast(
     plan: Plan, arms: SettingArms, other: str, row: Row, marked: Marked, lines: Held
 ) -> Contrast:
     """A line of the table, and both arms in every measure on the seeds that it counts."""
-    seeds, over_units = plan.seeds[: row.counted], lines.crossed[row.name]
+    seeds = plan.seeds[: row.counted]
     kinds = {kind: arms.outcomes.get(kind, {}) for kind in (CONSTRAINED, other)}
-    counted = [by[seed].record for by in kinds.values() for seed in seeds if seed in by]
-    return Contrast.from_json(
-        {
-            **row.to_json(),
-            "marked": marked,
-            "units": None if over_units is None else over_units.to_json(),
-            "question": "matched" if other == UNCONSTRAINED else CONTROLS[other].question,
-            "per_seed": {str(s): d for s, d in arms.gains(other, plan.measure).items()},
-            "means": {kind: _means(by, seeds) for kind, by in kinds.items()},
-            "beside": {measure: _spread(arms, other, measure, seeds) for measure in MEASURES},
-            "codes": codes_of(counted),
-        }
+    counted = [ended[seed].record for ended in kinds.values() for seed in seeds if seed in ended]
+    return Contrast(
+        **row.keywords(),
+        marked=marked,
+        units=lines.crossed[row.name],
+        question="matched" if other == UNCONSTRAINED else CONTROLS[other].question,
+        per_seed={str(seed): gain for seed, gain in arms.gains(other, plan.measure).items()},
+        means={kind: _means(by_seed, seeds) for kind, by_seed in kinds.items()},
+        beside={measure: _spread(arms, other, measure, seeds) for measure in MEASURES},
+        codes=codes_of(counted),
     )
 
 
-def _means(of: Mapping[int, Outcome], seeds: Sequence[int]) -> dict[Measure, float]:
-    """Means of what these seeds have all got."""
-    there = [of[seed].measures for seed in seeds if seed in of]
+def _means(by_seed: Mapping[int, Outcome], seeds: Sequence[int]) -> dict[Measure, float]:
+    """Means of the measures that all of these seeds have."""
+    there = [by_seed[seed].measures for seed in seeds if seed in by_seed]
     return {
         name: fmean(one[name] for one in there)
         for name in MEASURES
@@ -240,7 +231,7 @@ def _shrinkage(searched: float | None, confirmed: float | None) -> float | None:
 
 
 AnyFamily = TypeVar("AnyFamily", bound=Family)
-Crossed = Callable[[str, int], units.OverUnits | None]  # of a setting, over its first seeds
+Crossed = Callable[[str, int], OverUnits | None]  # of a setting, over its first seeds
 
 
 @dataclass(frozen=True)
@@ -249,12 +240,12 @@ class Held:
 
     design: Design
     rows: tuple[Row, ...]
-    crossed: Mapping[str, units.OverUnits | None]  # by setting, over the seeds that it counts
+    crossed: Mapping[str, OverUnits | None]  # by setting, over the seeds that it counts
 
     def families(self, kind: type[AnyFamily], not_binding: Collection[str] = ()) -> list[AnyFamily]:
         """The lines of the families, with what may be claimed of each; see ``family_mark``."""
         return [
-            kind.from_json({**row.to_json(), "marked": self.family_mark(row, not_binding)})
+            kind(**row.keywords(), marked=self.family_mark(row, not_binding))
             for row in self.rows
             if row.settings
         ]
@@ -265,32 +256,32 @@ class Held:
         A claim is made only where the interval over seeds and test units bears it out, too; without
         unit scores it holds for these test units alone.
         """
-        return row.outcome if self._bears_out(row.outcome, row) else "undecided"
+        return row.outcome if self._is_borne_out(row.outcome, row) else "undecided"
 
     def family_mark(self, row: Row, not_binding: Collection[str] = ()) -> Marked:
         """The outcome that a table may print of a family.
 
         The family's own, where a binding setting points that way and bears it out over units.
         """
-        of = [one for one in self.rows if one.family == row.family and not one.settings]
-        binding = [one for one in of if one.name not in not_binding]
+        binding = [
+            one
+            for one in self.rows
+            if one.family == row.family and not one.settings and one.name not in not_binding
+        ]
         if not binding:
             return "not binding"
-        signs = {"better": 1, "worse": -1}
-        sign = signs.get(row.outcome, 0)
+        sign = {"better": 1, "worse": -1}.get(row.outcome, 0)
         alike = [one for one in binding if not sign or (one.mean or 0.0) * sign > 0]
-        borne_out = any(self._bears_out(row.outcome, one) for one in alike)
-        return row.outcome if borne_out else "undecided"
+        is_borne_out = any(self._is_borne_out(row.outcome, one) for one in alike)
+        return row.outcome if is_borne_out else "undecided"
 
-    def _bears_out(self, outcome: str, row: Row) -> bool:
-        found = self.crossed[row.name]
-        if found is None:
-            return True
-        return agrees(outcome, found.interval.low, found.interval.high, self.design)
+    def _is_borne_out(self, outcome: str, row: Row) -> bool:
+        over_units = self.crossed[row.name]
+        return over_units is None or agrees(outcome, over_units.low, over_units.high, self.design)
 
 
 def agrees(outcome: str, low: float | None, high: float | None, design: Design) -> bool:
-    """Whether an interval lies where an outcome says that the gain is."""
+    """True if an interval lies where an outcome says that the gain is."""
     least = design.smallest_effect or 0.0
     if low is None or high is None:
         return outcome == "undecided"
@@ -307,81 +298,69 @@ def held(
     What units do not bear out at the stage that decided over seeds may be borne out at a later one:
     where both intervals of that stage lie on the side that was decided, the numbers are its own.
     """
-    known = cache(crossed)
+    cross = cache(crossed)
     rows = table(design, gains, seeds)
     later: dict[str, int] = {}
     for row in rows:
-        over = None if row.settings else known(row.name, row.counted)
-        if over is None or agrees(row.outcome, over.interval.low, over.interval.high, design):
+        now = None if row.settings else cross(row.name, row.counted)
+        if now is None or agrees(row.outcome, now.low, now.high, design):
             continue
         for stage, _ in design.stages(row.seeds):
-            found = known(row.name, stage) if stage > row.counted else None
-            if found is None or not agrees(
-                row.outcome, found.interval.low, found.interval.high, design
-            ):
+            then = cross(row.name, stage) if stage > row.counted else None
+            if then is None or not agrees(row.outcome, then.low, then.high, design):
                 continue
             rows_then = table(design, gains, seeds, {row.name: stage})
-            (then,) = (r for r in rows_then if r.name == row.name and not r.settings)
-            if agrees(row.outcome, then.low, then.high, design):
+            (row_then,) = (r for r in rows_then if r.name == row.name and not r.settings)
+            if agrees(row.outcome, row_then.low, row_then.high, design):
                 later[row.name] = stage
                 break
     if later:
         rows = table(design, gains, seeds, later)
-    return Held(
-        design, rows, {row.name: known(row.name, row.counted) for row in rows if not row.settings}
-    )
+    settings = [row for row in rows if not row.settings]
+    return Held(design, rows, {row.name: cross(row.name, row.counted) for row in settings})
 
 
 def _arm(kind: str, arms: SettingArms, seeds: Sequence[int], tolerance: float) -> ArmsSummary:
     """One kind of arm over the seeds that its contrast counts; how all of them ended beside it."""
     every = arms.outcomes[kind]
-    of = [every[seed] for seed in seeds if seed in every]
-    values: dict[Measure, list[float]] = {}
-    for outcome in of:
-        for name, value in outcome.measures.items():
-            values.setdefault(name, []).append(value)
+    counted = [every[seed] for seed in seeds if seed in every]
+    measured = [name for name in MEASURES if all(name in one.measures for one in counted)]
+    values = {name: [one.measures[name] for one in counted] for name in measured if counted}
     ended = [outcome.status for outcome in every.values()]
-    judged = [_judged(outcome, arms, tolerance) for outcome in of]
+    judged = [judge_outcome(outcome, arms, tolerance) for outcome in counted]
     verdicts = ["infeasible" if one is None else one.certificate.verdict for one in judged]
     certified = verdicts.count("feasible")
     return ArmsSummary(
-        seeds=len(of),
+        seeds=len(counted),
         wanted=len(arms.seeds),
-        mean={name: fmean(v) for name, v in values.items() if len(v) == len(of)},
-        sd={name: stdev(v) for name, v in values.items() if len(v) == len(of) > 1},
+        mean={name: fmean(v) for name, v in values.items()},
+        sd={name: stdev(v) for name, v in values.items() if len(v) > 1},
         ended={status: ended.count(status) for status in dict.fromkeys(ended)},
-        counted_as_constant=sum(outcome.counted_as_constant for outcome in of),
+        counted_as_constant=sum(outcome.counted_as_constant for outcome in counted),
         certified=Verdicts(
             feasible=certified,
             infeasible=verdicts.count("infeasible"),
             undecided=verdicts.count("undecided"),
         ),
-        certified_interval=clopper_pearson(certified, len(of)) if of else None,
+        certified_interval=clopper_pearson(certified, len(counted)) if counted else None,
         feasible_by_mean=sum(one is not None and one.feasible for one in judged),
-        feasible=bool(of) and certified / len(of) >= CERTIFIED,
+        feasible=bool(counted) and certified / len(counted) >= CERTIFIED,
     )
 
 
-def verdict(outcome: Outcome, arms: SettingArms, tolerance: float) -> str:
-    """What the test units say of one arm under the constraint of its setting's constrained arms."""
-    judged = _judged(outcome, arms, tolerance)
-    return "infeasible" if judged is None else judged.certificate.verdict
-
-
-def _judged(outcome: Outcome, arms: SettingArms, tolerance: float) -> Judgement | None:
+def judge_outcome(outcome: Outcome, arms: SettingArms, tolerance: float) -> Judgement | None:
+    """Verdict on one arm under its setting's constraint, by test units; None without a result."""
     constraint = arms.config.constraint
     assert constraint is not None
     return judge([outcome.record], constraint, tolerance)
 
 
-def _spread(
-    arms: SettingArms, other: str, measure: Measure, seeds: Sequence[int]
-) -> dict[str, float] | None:
+def _spread(arms: SettingArms, other: str, measure: Measure, seeds: Sequence[int]) -> Spread | None:
     """Mean and standard deviation of the gain in one measure; None where no seed has it."""
     values = [gain for seed, gain in arms.gains(other, measure).items() if seed in seeds]
     if not values:
         return None
-    return {"mean": fmean(values), "sd": stdev(values) if len(values) > 1 else math.nan}
+    return Spread(mean=fmean(values), sd=stdev(values) if len(values) > 1 else None)
 
 
 def deviations(
@@ -391,7 +370,7 @@ def deviations(
     arms: Sequence[SettingArms],
     other: str = UNCONSTRAINED,
 ) -> Iterator[str]:
-    """What departs from the plan, a sentence each; failed arms are told beside ``other``'s."""
+    """Departures from the plan, a sentence each; failed arms are counted against ``other``'s."""
     others = other_readings(objects, definition)
     if others:
         yield (
@@ -401,20 +380,20 @@ def deviations(
     extra = [s for s in definition.space.search_seeds if s not in plan.seeds]
     if extra:
         yield f"trained on {len(extra)} seeds that were not planned ({extra}); they do not count."
-    records = [o.record for of in arms for by in of.outcomes.values() for o in by.values()]
+    by_seed = [ended for one in arms for ended in one.outcomes.values()]
+    records = [outcome.record for ended in by_seed for outcome in ended.values()]
     versions = {str(record.environment.get("code", plan.code)) for record in records}
-    if versions - {plan.code}:
-        others_text = ", ".join(sorted(versions - {plan.code}))
-        yield f"planned with version {plan.code} of the code, trained by {others_text}, too."
-    for of in arms:
-        both_arms = [of.outcomes[kind] for kind in (CONSTRAINED, other)]
-        seeds = sorted(both_arms[0].keys() & both_arms[1].keys())
-        ours, theirs = ([by[seed].counted_as_constant for seed in seeds] for by in both_arms)
-        if sum(ours) or sum(theirs):
-            both = f"{sum(ours)} constrained and {sum(theirs)} {other.replace('_', ' ')}"
-            p = failure_rates_p(ours, theirs)
+    if more := ", ".join(sorted(versions - {plan.code})):
+        yield f"planned with version {plan.code} of the code, trained by {more}, too."
+    for one in arms:
+        pair = [one.outcomes[kind] for kind in (CONSTRAINED, other)]
+        seeds = sorted(pair[0].keys() & pair[1].keys())
+        failed, others_failed = ([arm[seed].counted_as_constant for seed in seeds] for arm in pair)
+        if sum(failed) or sum(others_failed):
+            both = f"{sum(failed)} constrained and {sum(others_failed)} {other.replace('_', ' ')}"
+            p = failure_rates_p(failed, others_failed)
             yield (
-                f"{of.name}: {both} arms ended without a result, of {len(seeds)} ended seeds, and "
+                f"{one.name}: {both} arms ended without a result, of {len(seeds)} ended seeds, and "
                 "count as the best constant prediction, as planned "
                 f"(exact McNemar p = {p:.2g})."
             )

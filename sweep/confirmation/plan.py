@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import ClassVar, Literal, Self, TypeVar
 
@@ -22,7 +22,7 @@ from sweep.study.advice import note
 from sweep.study.definition import folder, sweep_names
 from trainables.config.arm import FIRST_NAMES, ArmConfig, renamed
 from trainables.errors import UnreadableObject
-from trainables.plain import Json, with_names
+from trainables.plain import Json, Plain, with_names
 from trainables.records.objects import ObjectStore
 
 CONSTRAINED: str
@@ -47,6 +47,14 @@ _STUDIES = ".studies"  # the same in stores of earlier versions, whose sweeps ar
 P = TypeVar("P", bound="Plan")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EqualTries(Plain):
+    """The gain of the best of some tries over the best of as many plain seeds, in the search."""
+
+    gain: float
+    tries: int
+
+
 @dataclass(frozen=True)
 class PlannedSetting:
     """One setting: the proposal that is confirmed, and what the search saw of it."""
@@ -60,7 +68,13 @@ class PlannedSetting:
     best_of_search: float | None = None
     # ^ in plans of before ``equal_tries``: the best of all tries against the best of fewer plain
     #   seeds, over all gammas; shown nowhere, since more tries win by luck alone
-    equal_tries: Mapping[str, Json] | None = None  # as ``chosen.equal_tries`` has it
+    equal_tries: EqualTries | None = None
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Json]) -> PlannedSetting:
+        """The setting that a stored plan has."""
+        tries = plain.get("equal_tries")
+        return cls(**{**plain, "equal_tries": tries and EqualTries.from_json(tries)})
 
 
 @dataclass(frozen=True)
@@ -97,7 +111,7 @@ class Plan:
         values = dict(plain)
         if values["measure"] == _FIRST_MEAN:
             values["measure"] = MEAN
-        values["settings"] = tuple(PlannedSetting(**one) for one in plain["settings"])
+        values["settings"] = tuple(map(PlannedSetting.from_json, plain["settings"]))
         values["design"] = Design.from_json(plain["design"])
         for name in ("controls", "seeds"):
             values[name] = tuple(plain[name])
@@ -105,17 +119,17 @@ class Plan:
 
     @property
     def first_seeds(self) -> tuple[int, ...]:
-        """Those that are trained before the first decision; all, where none is waited for."""
+        """Seeds that are trained before the first decision; all, where none is waited for."""
         if not self.until_decided:
             return self.seeds
         return self.seeds[: self.design.looks[0] if self.design.looks else FIRST_STAGE]
 
-    def more_seeds(self, asked: int) -> tuple[int, ...]:
-        """The seeds of the next stage, after ``asked`` of them; empty: there is none."""
-        if asked >= len(self.seeds):
+    def more_seeds(self, count: int) -> tuple[int, ...]:
+        """The seeds of the next stage, after ``count`` of them; empty: there is none."""
+        if count >= len(self.seeds):
             return ()
-        later = [look for look in self.design.looks if look > asked]
-        return self.seeds[: later[0] if later else asked + 1]
+        later = [look for look in self.design.looks if look > count]
+        return self.seeds[: later[0] if later else count + 1]
 
     @property
     def digest(self) -> str:
@@ -144,13 +158,13 @@ class ReplicationsPlan(Plan):
     @classmethod
     def from_json(cls, plain: Mapping[str, Json]) -> Self:
         """The plan that ``to_json`` wrote."""
-        found = super().from_json(plain)
-        seeds = tuple(map(tuple, found.search_seeds))
-        return replace(found, search_seeds=seeds, sampler_seeds=tuple(found.sampler_seeds))
+        plan = super().from_json(plain)
+        seeds = tuple(map(tuple, plan.search_seeds))
+        return replace(plan, search_seeds=seeds, sampler_seeds=tuple(plan.sampler_seeds))
 
     @property
     def count(self) -> int:
-        """How many replications there are at most."""
+        """Number of replications, at most."""
         return len(self.seeds)
 
     @property
@@ -174,10 +188,10 @@ def families(settings: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
     >>> families({"a-L3": "a, ut", "b-L3": "b, ut", "a-L5": "a, ut"})
     {'a, ut': ('a-L3', 'a-L5'), 'b, ut': ('b-L3',)}
     """
-    found: dict[str, tuple[str, ...]] = {}
+    members: dict[str, tuple[str, ...]] = {}
     for name, family in settings.items():
-        found[family] = (*found.get(family, ()), name)
-    return found
+        members[family] = (*members.get(family, ()), name)
+    return members
 
 
 def put_plan(objects: ObjectStore, plan: P) -> P:
@@ -185,8 +199,7 @@ def put_plan(objects: ObjectStore, plan: P) -> P:
     content = json.dumps(plan.to_json(), sort_keys=True).encode()
     name = f"{folder(plan.name)}/{plan.FILE}"
     there = plan.from_json(json.loads(objects.put_once(name, content)))
-    differences = list(_differences(there, plan))
-    if differences:
+    if differences := _differences(there, plan):
         raise NameTaken(
             f"the confirmation {plan.name} has a plan already, and it stays as it is:\n"
             + "\n".join(f"  {line}" for line in differences)
@@ -204,19 +217,19 @@ def load_plan(objects: ObjectStore, name: str) -> Plan | None:
 def planned_seeds(objects: ObjectStore, search: str, *, but: str) -> set[int]:
     """The fresh seeds of all confirmations and replications of a search but those of this name.
 
-    A plan that cannot be read takes none, which is told: nothing else can be shown of it, either.
+    A plan that cannot be read takes none, with a note: nothing else can be shown of it, either.
     """
-    plans = [_told(load_plan, objects, name) for name in sweep_names(objects) if name != but]
+    plans = [_readable(load_plan, objects, name) for name in sweep_names(objects) if name != but]
     kinds = (_REPLICATIONS, _STUDIES)
     names = [name for name in objects.names("sweeps") if name.endswith(kinds) and name != but]
-    plans += [_told(load_replications, objects, name) for name in names]
+    plans += [_readable(load_replications, objects, name) for name in names]
     of_search = [plan for plan in plans if plan is not None and plan.search == search]
     replications = [plan for plan in of_search if isinstance(plan, ReplicationsPlan)]
     searched = (seed for plan in replications for seeds in plan.search_seeds for seed in seeds)
     return {*searched, *(seed for plan in of_search for seed in plan.seeds)}
 
 
-def _told(
+def _readable(
     load: Callable[[ObjectStore, str], Plan | None], objects: ObjectStore, name: str
 ) -> Plan | None:
     """A plan; None, and a note, where it cannot be read."""
@@ -228,7 +241,7 @@ def _told(
 
 
 def replications_name(search: str) -> str:
-    """How the first replications of a search are called, all of them together."""
+    """The name of the first replications of a search, all of them together."""
     return f"{search}{_REPLICATIONS}"
 
 
@@ -242,45 +255,36 @@ def load_replications(objects: ObjectStore, name: str) -> ReplicationsPlan | Non
 
 def replications_of(objects: ObjectStore, confirmation: str) -> ReplicationsPlan | None:
     """The plan of the replications that a confirmation belongs to; None: it belongs to none."""
-    found = re.fullmatch(r"(.+)\.(?:replication|study)-(\d+)\.confirmation", confirmation)
-    plan = found and load_replications(objects, replications_name(found[1]))
-    return plan if found and plan and 0 < int(found[2]) <= plan.count else None
+    parts = re.fullmatch(r"(.+)\.(?:replication|study)-(\d+)\.confirmation", confirmation)
+    plan = parts and load_replications(objects, replications_name(parts[1]))
+    return plan if parts and plan and 0 < int(parts[2]) <= plan.count else None
 
 
-def _differences(there: Plan, given: Plan) -> Iterator[str]:
-    told = False
-    for key, of in _ASKED.items():
-        ours, theirs = (of(plan) for plan in (given, there))
-        if ours != theirs:
-            told = True
-            key = (
-                "--replications"
-                if key == "--seeds" and isinstance(given, ReplicationsPlan)
-                else key
-            )
-            yield f"{key}: planned {theirs}, asked for {ours}"
+def _differences(there: Plan, given: Plan) -> list[str]:
+    lines = []
+    for option, value_of in _OPTIONS.items():
+        before, now = value_of(there), value_of(given)
+        if before != now:
+            if option == "--seeds" and isinstance(given, ReplicationsPlan):
+                option = "--replications"
+            lines.append(f"{option}: planned {before}, asked for {now}")
     planned = {one.name: one for one in there.settings}
     for one in given.settings:
-        before = planned.pop(one.name, None)
-        if before is None or (before.proposal, dict(before.point)) != (
-            one.proposal,
-            dict(one.point),
-        ):
-            told = True
-            number = "none" if before is None else f"proposal {before.proposal}"
-            yield f"{one.name}: planned {number}, asked for proposal {one.proposal}"
-    for name in planned:
-        told = True
-        yield f"{name}: planned, not asked for"
-    if not told and there.trained != given.trained:
-        yield f"what is trained: planned {there.trained}, asked for {given.trained}"
+        other = planned.pop(one.name, None)
+        if other is None or (other.proposal, other.point) != (one.proposal, one.point):
+            number = "none" if other is None else f"proposal {other.proposal}"
+            lines.append(f"{one.name}: planned {number}, asked for proposal {one.proposal}")
+    lines += [f"{name}: planned, not asked for" for name in planned]
+    if not lines and there.trained != given.trained:
+        lines = [f"what is trained: planned {there.trained}, asked for {given.trained}"]
+    return lines
 
 
-# What a command line decides of a plan, as it is said to whoever asks for another one.
-_ASKED: Mapping[str, Callable[[Plan], str]] = {
+# Values of a plan that options decide, as a message has them.
+_OPTIONS: Mapping[str, Callable[[Plan], str]] = {
     "--seeds": lambda plan: f"{len(plan.seeds)}",
     "--controls": lambda plan: ",".join(plan.controls) or "none",
-    "--only": lambda plan: ", ".join(sorted(n for of in plan.design.families.values() for n in of)),
+    "--only": lambda plan: ", ".join(sorted(plan.design.settings)),
     "--rule": lambda plan: plan.design.rule,
     "--error": lambda plan: f"{plan.design.error:g}",
     "--smallest-effect": lambda plan: str(plan.design.smallest_effect),

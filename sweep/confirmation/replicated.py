@@ -12,11 +12,13 @@ from dataclasses import dataclass, replace
 from sweep.confirmation import units
 from sweep.confirmation.arms import SettingArms, read_arms
 from sweep.confirmation.chosen import confirmation_name, tuning_name
-from sweep.confirmation.comparisons import Held, deviations, held, is_settled, verdict
+from sweep.confirmation.comparisons import Held, deviations, held, is_settled, judge_outcome
 from sweep.confirmation.measures import constant_of, sign_of
 from sweep.confirmation.plan import CONSTRAINED, ReplicationsPlan, load_plan
 from sweep.confirmation.replications import TUNED, found_winner, replication_search
 from sweep.confirmation.summary import (
+    CertifiedWinners,
+    OverUnits,
     ReplicatedFamily,
     ReplicatedSetting,
     ReplicationCounts,
@@ -48,15 +50,16 @@ def replicated(
     """Everything that the replications show now, for texts and programs."""
     parts = _every_part(objects, search, plan)
     by_name = {
-        name: {seed: by[name] for seed, by in parts.items() if name in by}
+        name: {seed: settings[name] for seed, settings in parts.items() if name in settings}
         for name in plan.design.settings
     }
-    arms = {name: _merged(plan, name, of) for name, of in by_name.items()}
+    arms = {name: _merged(plan, name, by_seed) for name, by_seed in by_name.items()}
     shown = _table(objects, plan, parts, arms)
     settings = [_setting(plan, shown, r, by_name[r.name]) for r in shown.rows if not r.settings]
     facts = search.space.base.facts
-    whole = replace(replication_search(search, plan, 1), name=plan.name)
-    whole = replace(whole, space=replace(whole.space, search_seeds=plan.seeds))
+    first = replication_search(search, plan, 1).space
+    trained = Definition(plan.name, replace(first, search_seeds=plan.seeds), search.mlflow_uri)
+    present = [one for one in arms.values() if one is not None]
     return finite(
         ReplicationsSummary(
             name=plan.name,
@@ -70,7 +73,7 @@ def replicated(
             no_winner=plan.no_winner,
             replications=ReplicationCounts(
                 planned=plan.count,
-                complete=sum(_is_complete(plan, by) for by in parts.values()),
+                complete=sum(_is_complete(plan, settings) for settings in parts.values()),
                 n_proposals=plan.n_proposals,
                 seeds=plan.seeds,
                 search_seeds=plan.search_seeds,
@@ -79,7 +82,7 @@ def replicated(
             settings=settings,
             deviations=[
                 *_other_tries(objects, plan),
-                *deviations(objects, whole, plan, [of for of in arms.values() if of], TUNED),
+                *deviations(objects, trained, plan, present, TUNED),
             ],
         )
     )
@@ -93,7 +96,7 @@ def is_decided(objects: ObjectStore, search: Definition, plan: ReplicationsPlan)
 def _every_part(
     objects: ObjectStore, search: Definition, plan: ReplicationsPlan
 ) -> dict[int, dict[str, _Part]]:
-    """By the fresh seed of the replication, and by setting."""
+    """Results of all replications by fresh seed, and by setting."""
     return {
         seed: _parts(objects, plan, number, search.space.tolerance)
         for number, seed in enumerate(plan.seeds, start=1)
@@ -106,26 +109,25 @@ def _table(
     parts: Mapping[int, Mapping[str, _Part]],
     arms: Mapping[str, SettingArms | None],
 ) -> Held:
-    found: dict[str, dict[int, float]] = {name: {} for name in plan.design.settings}
-    for seed, by in parts.items():
-        for name, part in by.items():
+    gains: dict[str, dict[int, float]] = {name: {} for name in plan.design.settings}
+    for seed, settings in parts.items():
+        for name, part in settings.items():
             if part.gain is not None:
-                found[name][seed] = part.gain
-    readers = {
-        name: units.reader(objects, of, plan.measure) for name, of in arms.items() if of is not None
-    }
+                gains[name][seed] = part.gain
+    present = {name: one for name, one in arms.items() if one is not None}
+    readers = {name: units.reader(objects, one, plan.measure) for name, one in present.items()}
 
-    def crossed(name: str, replications: int) -> units.OverUnits | None:
-        of = arms[name]
-        if of is None:
+    def crossed(name: str, replications: int) -> OverUnits | None:
+        if name not in present:
             return None
-        return units.over_units(of, TUNED, plan.seeds[:replications], plan.measure, readers[name])
+        seeds = plan.seeds[:replications]
+        return units.over_units(present[name], TUNED, seeds, plan.measure, readers[name])
 
-    return held(plan.design, found, plan.seeds, crossed)
+    return held(plan.design, gains, plan.seeds, crossed)
 
 
-def _is_complete(plan: ReplicationsPlan, by: Mapping[str, _Part]) -> bool:
-    every = [by.get(name) for name in plan.design.settings]
+def _is_complete(plan: ReplicationsPlan, settings: Mapping[str, _Part]) -> bool:
+    every = [settings.get(name) for name in plan.design.settings]
     return all(part is not None and part.gain is not None for part in every)
 
 
@@ -142,35 +144,36 @@ def _parts(
     if not objects.exists(definition_name(chosen.name)):
         return {}
     definition = load_definition(objects, chosen.name)
-    found = read_arms(ArmStore(objects).record, definition, chosen)
-    trained = {one.name: _part(one, plan, chosen.seeds[0], tolerance) for one in found}
+    arms = read_arms(ArmStore(objects).record, definition, chosen)
+    trained = {one.name: _part(one, plan, chosen.seeds[0], tolerance) for one in arms}
     return {name: trained.get(name, _PLAINLY) for name in plan.design.settings}
 
 
 def _part(arms: SettingArms, plan: ReplicationsPlan, seed: int, tolerance: float) -> _Part:
-    """The two winners of one replication in a setting, or what stands for the plain one."""
+    """The two winners of one replication in a setting, or the constant for a plain one."""
     lacks = "" if TUNED in arms.signatures else TUNED
-    ours, theirs = (arms.outcomes.get(kind, {}).get(seed) for kind in (CONSTRAINED, TUNED))
-    if ours is None or (theirs is None and not lacks):
+    ours, plain = (arms.outcomes.get(kind, {}).get(seed) for kind in (CONSTRAINED, TUNED))
+    if ours is None or (plain is None and not lacks):
         return _Part(None, lacks, arms)
-    is_certified = verdict(ours, arms, tolerance) == "feasible"
-    if ours.counted_as_constant and (theirs is None or theirs.counted_as_constant):
-        return _Part(0.0, lacks, arms)  # also where no arm says what the constant comes to
-    if theirs is not None:
-        found = arms.gains(TUNED, plan.measure).get(seed)
-        return _Part(found, lacks, arms, is_certified)
+    judged = judge_outcome(ours, arms, tolerance)
+    is_certified = judged is not None and judged.certificate.verdict == "feasible"
+    if ours.counted_as_constant and (plain is None or plain.counted_as_constant):
+        return _Part(0.0, lacks, arms)  # also where no arm has scored the constant
+    if plain is not None:
+        gain = arms.gains(TUNED, plan.measure).get(seed)
+        return _Part(gain, lacks, arms, is_certified)
     assert ours.record.evaluation is not None, "it counts for itself"
     constant = constant_of(ours.record.config, ours.record.evaluation)[plan.measure]
     better = sign_of(ours.record.config) * (ours.measures[plan.measure] - constant)
     return _Part(better, lacks, arms, is_certified)
 
 
-def _merged(plan: ReplicationsPlan, name: str, of: Mapping[int, _Part]) -> SettingArms | None:
+def _merged(plan: ReplicationsPlan, name: str, parts: Mapping[int, _Part]) -> SettingArms | None:
     """The final arms of all replications in a setting, as of one confirmation; None without any.
 
     Its config is that of one replication: what the others constrain by differs.
     """
-    there = [part.arms for part in of.values() if part.arms is not None]
+    there = [part.arms for part in parts.values() if part.arms is not None]
     if not there:
         return None
     kinds = (CONSTRAINED, TUNED)
@@ -178,15 +181,14 @@ def _merged(plan: ReplicationsPlan, name: str, of: Mapping[int, _Part]) -> Setti
         k: {s: v for a in there for s, v in a.signatures.get(k, {}).items()} for k in kinds
     }
     outcomes = {k: {s: v for a in there for s, v in a.outcomes.get(k, {}).items()} for k in kinds}
-    references = {seed: of for a in there for seed, of in a.references.items()}
+    references = {seed: one for a in there for seed, one in a.references.items()}
     return SettingArms(name, plan.seeds, signatures, outcomes, there[0].config, references)
 
 
 def _setting(
-    plan: ReplicationsPlan, shown: Held, row: Row, of: Mapping[int, _Part]
+    plan: ReplicationsPlan, shown: Held, row: Row, by_seed: Mapping[int, _Part]
 ) -> ReplicatedSetting:
-    crossed = shown.crossed[row.name]
-    parts = [of[seed] for seed in plan.seeds[: row.counted]]
+    parts = [by_seed[seed] for seed in plan.seeds[: row.counted]]
     outcomes = [part.arms.outcomes for part in parts if part.arms is not None]
     constants = {
         kind: sum(o.counted_as_constant for by in outcomes for o in by.get(kind, {}).values())
@@ -195,19 +197,20 @@ def _setting(
     trained = [part for part in parts if part.lacks != CONSTRAINED]
     lacking = {kind: sum(part.lacks == kind for part in parts) for kind in (CONSTRAINED, TUNED)}
     gains = {
-        str(number): of[seed].gain for number, seed in enumerate(plan.seeds, start=1) if seed in of
+        str(number): by_seed[seed].gain
+        for number, seed in enumerate(plan.seeds, start=1)
+        if seed in by_seed
     }
-    certified = {"feasible": sum(part.is_certified for part in trained), "trained": len(trained)}
-    return ReplicatedSetting.from_json(
-        {
-            **row.to_json(),
-            "marked": shown.mark(row),
-            "units": None if crossed is None else crossed.to_json(),
-            "no_winner": lacking,
-            "counted_as_constant": constants,
-            "certified": certified,
-            "per_replication": gains,
-        }
+    return ReplicatedSetting(
+        **row.keywords(),
+        marked=shown.mark(row),
+        units=shown.crossed[row.name],
+        no_winner=lacking,
+        counted_as_constant=constants,
+        certified=CertifiedWinners(
+            feasible=sum(part.is_certified for part in trained), trained=len(trained)
+        ),
+        per_replication=gains,
     )
 
 

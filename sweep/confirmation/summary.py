@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sweep.confirmation.controls import Question
-from sweep.confirmation.plan import CONSTRAINED, UNCONSTRAINED, Measure
+from sweep.confirmation.plan import CONSTRAINED, UNCONSTRAINED, EqualTries, Measure
 from sweep.statistics.design import Design, Outcome
 from sweep.statistics.row import Row
 from trainables.plain import Json, Plain
@@ -28,7 +28,7 @@ class Family(Row):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitCounts(Plain):
-    """How many test units there are, and groups of them."""
+    """Numbers of test units, and of groups of them."""
 
     units: int
     unit: str
@@ -86,7 +86,7 @@ class Contrast(Family):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdicts(Plain):
-    """How many arms the test units certify."""
+    """Numbers of arms by what the test units certify."""
 
     feasible: int
     infeasible: int
@@ -107,14 +107,6 @@ class ArmsSummary(Plain):
     certified_interval: Sequence[float] | None
     feasible_by_mean: int | None = None  # heads of an earlier version do not say it
     feasible: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EqualTries(Plain):
-    """The gain of the best of some tries over the best of as many plain seeds, in the search."""
-
-    gain: float
-    tries: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,7 +190,7 @@ class ReplicatedFamily(Family):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertifiedWinners(Plain):
-    """How many trained constrained winners the test units certify as feasible."""
+    """Trained constrained winners, and how many the test units certify as feasible."""
 
     feasible: int
     trained: int

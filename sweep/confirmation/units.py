@@ -15,17 +15,14 @@ import numpy as np
 from sweep.confirmation.arms import SettingArms
 from sweep.confirmation.measures import Outcome, measures_of
 from sweep.confirmation.plan import CONSTRAINED, Measure
-from sweep.confirmation.summary import UnitCounts
+from sweep.confirmation.summary import OverUnits, UnitCounts, Variance
 from sweep.statistics.paired import Floats
 from sweep.statistics.two_sources import (
-    CrossedInterval,
-    VarianceComponents,
     crossed_bootstrap,
     group_parts,
     variance_components,
 )
 from trainables.config.test_conditions import gamma_key, unseen_gammas
-from trainables.plain import Json
 from trainables.primal_dual.certificate import clusters_of
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
@@ -34,41 +31,31 @@ from trainables.records.unit_scores import at_gamma
 
 @dataclass(frozen=True)
 class UnitMeans:
-    """What one arm came to on every test unit, at the conditions of a measure."""
+    """Losses or scores of one arm on every test unit, at the conditions of a measure."""
 
     names: tuple[str, ...]
-    sizes_U: Floats  # what each unit weighs in the mean of the split
+    sizes_U: Floats  # weights of the units in the mean of the split
     means_CU: Floats  # of the last layer's loss, or of scores
     are_scores: bool  # higher is better, and their mean is the metric
 
 
 @dataclass(frozen=True)
 class Groups:
-    """Test units by what they lie in: their clip, where their names say so, else themselves."""
+    """Groups of test units: their clip, where their names say so, else themselves."""
 
-    of_units: tuple[str, ...]
-    called: str
-    unit: str
+    by_unit: tuple[str, ...]
+    counts: UnitCounts
 
     @classmethod
-    def of(cls, names: Sequence[str], unit: str) -> Groups:
+    def by_names(cls, names: Sequence[str], unit: str) -> Groups:
         """Windows ("clip08:0010") lie in clips; other units are groups already, or stand alone.
 
-        >>> Groups.of(["a:0000", "a:0010", "b:0000"], "window").of_units
+        >>> Groups.by_names(["a:0000", "a:0010", "b:0000"], "window").by_unit
         ('a', 'a', 'b')
         """
-        return cls(*clusters_of(names, unit), unit)
-
-    @property
-    def count(self) -> int:
-        """How many there are."""
-        return len(set(self.of_units))
-
-    def counts(self) -> UnitCounts:
-        """Their numbers, for the summary of a confirmation."""
-        return UnitCounts(
-            units=len(self.of_units), unit=self.unit, groups=self.count, group=self.called
-        )
+        groups, group = clusters_of(names, unit)
+        counts = UnitCounts(units=len(groups), unit=unit, groups=len(set(groups)), group=group)
+        return cls(groups, counts)
 
 
 Read = Callable[[str], UnitMeans | None]  # by signature; None: not stored
@@ -105,25 +92,6 @@ def _gammas(arms: SettingArms, measure: Measure) -> Sequence[float]:
     return arms.config.test_gammas if measure == "mean_over_gammas" else ()
 
 
-@dataclass(frozen=True)
-class OverUnits:
-    """A contrast where test units are drawn anew, too."""
-
-    interval: CrossedInterval
-    variance: VarianceComponents  # of the difference, between seeds and between units
-    seeds: int  # that have unit scores, of those that were asked for
-    groups: Groups  # what was drawn
-
-    def to_json(self) -> dict[str, Json]:
-        """Plain values."""
-        return {
-            **vars(self.interval),
-            "variance": vars(self.variance),
-            "seeds": self.seeds,
-            **self.groups.counts().to_json(),
-        }
-
-
 def over_units(
     arms: SettingArms, other: str, seeds: Sequence[int], measure: Measure, read: Read
 ) -> OverUnits | None:
@@ -139,7 +107,7 @@ def over_units(
         (kind, seed): read(arms.signatures[kind][seed])
         for kind in kinds
         for seed in seeds
-        if _measured(arms.outcomes.get(kind, {}).get(seed), measure)
+        if _is_measured(arms.outcomes.get(kind, {}).get(seed), measure)
     }
     first = next((one for one in own.values() if one is not None), None)
     if first is None or len(first.names) < 2:
@@ -152,29 +120,39 @@ def over_units(
         return None
     constant = {seed: _constant(arms, seed, first, measure, factor) for seed in seeds}
     pairs = [tuple(own.get((kind, seed), constant[seed]) for kind in kinds) for seed in seeds]
-    whole = [(our, their) for our, their in pairs if our is not None and their is not None]
-    if len(whole) < 2:
+    complete = [(our, their) for our, their in pairs if our is not None and their is not None]
+    if len(complete) < 2:
         return None
     sizes_U, score = first.sizes_U, partial(_score, factor=factor)
     ours_CKU, theirs_CKU = (
-        np.stack([one.means_CU for one in of], axis=1) for of in zip(*whole, strict=True)
+        np.stack([one.means_CU for one in side], axis=1) for side in zip(*complete, strict=True)
     )
     parts_CKU = linearised(ours_CKU, sizes_U, factor) - linearised(theirs_CKU, sizes_U, factor)
-    groups = Groups.of(first.names, arms.config.facts.unit)
-    drawn = groups.of_units if groups.count > 1 else first.names  # one clip: its windows are left
-    called = f"{groups.called}s" if groups.count > 1 else f"the {groups.unit}s of one clip"
+    groups = Groups.by_names(first.names, arms.config.facts.unit)
+    counts, drawn = groups.counts, groups.by_unit
+    called = f"{counts.group}s"
+    if counts.groups == 1:  # one clip: its windows are left
+        drawn, called = first.names, f"the {counts.unit}s of one clip"
     interval = crossed_bootstrap(
-        ours_CKU, theirs_CKU, sizes_U, score, key=len(whole), groups_U=drawn, called=called
+        ours_CKU, theirs_CKU, sizes_U, score, key=len(complete), groups_U=drawn, called=called
     )
-    if len(whole) < len(seeds):
-        left = f"{len(whole)} of {len(seeds)} seeds, whose unit scores are stored"
-        interval = replace(interval, name=f"{interval.name}, {left}")
+    name = interval.name
+    if len(complete) < len(seeds):
+        name += f", {len(complete)} of {len(seeds)} seeds, whose unit scores are stored"
     variance = variance_components(group_parts(parts_CKU.mean(axis=0), drawn))
-    return OverUnits(interval, variance, len(whole), groups)
+    return OverUnits(
+        mean=interval.mean,
+        low=interval.low,
+        high=interval.high,
+        name=name,
+        seeds=len(complete),
+        variance=Variance(seed=variance.seed, unit=variance.unit, rest=variance.rest),
+        **counts.keywords(),
+    )
 
 
-def _measured(outcome: Outcome | None, measure: Measure) -> bool:
-    """Whether an arm counts for what its test units came to; one that is not there does not."""
+def _is_measured(outcome: Outcome | None, measure: Measure) -> bool:
+    """True if an arm counts for the scores of its test units; False for one that is not there."""
     if outcome is None or outcome.record.evaluation is None or outcome.counted_as_constant:
         return False
     own = measures_of(outcome.record.config, outcome.record.evaluation)
@@ -184,13 +162,13 @@ def _measured(outcome: Outcome | None, measure: Measure) -> bool:
 def _constant(
     arms: SettingArms, seed: int, like: UnitMeans, measure: Measure, factor: float | None
 ) -> UnitMeans | None:
-    """The best constant prediction as if every unit came to its mean; None: nothing says that."""
+    """The best constant prediction, each unit at its mean; None before any arm has measured it."""
     reference = arms.reference(seed)
     if reference is None:
         return None
     scores = reference.references["constant"]
-    found_C = np.array([scores[gamma_key(g)] for g in _gammas(arms, measure)])
-    means_C = found_C if factor is None else (found_C / factor) ** 2
+    scores_C = np.array([scores[gamma_key(g)] for g in _gammas(arms, measure)])
+    means_C = scores_C if factor is None else (scores_C / factor) ** 2
     return replace(like, means_CU=np.repeat(means_C[:, None], len(like.names), axis=1))
 
 
@@ -200,7 +178,7 @@ def _score(means: Floats, factor: float | None) -> Floats:
 
 
 def linearised(means_CKU: Floats, sizes_U: Floats, factor: float | None) -> Floats:
-    """What each unit adds to its seed's score, to first order: their mean over units is the score.
+    """Contribution of each unit to its seed's score, to first order: their mean is the score.
 
     The score of the mean, and its slope there times how far the unit is from the mean, weighed as
     the unit is (the influence function): what varies between units, of a score that is no mean.
@@ -212,19 +190,20 @@ def linearised(means_CKU: Floats, sizes_U: Floats, factor: float | None) -> Floa
             -factor / 2, np.sqrt(mean_CK), out=np.zeros_like(mean_CK), where=mean_CK > 0
         )
     off_CKU = (means_CKU - mean_CK[..., None]) * (sizes_U / sizes_U.mean())
-    found: Floats = _score(mean_CK, factor)[..., None] + slope_CK[..., None] * off_CKU
-    return found
+    parts_CKU: Floats = _score(mean_CK, factor)[..., None] + slope_CK[..., None] * off_CKU
+    return parts_CKU
 
 
 def _root_factor(arms: SettingArms) -> float | None:
     """c where the metric is c times the root of the mean loss at every gamma (RMSE); else None."""
-    for outcome in (one for of in arms.outcomes.values() for one in of.values()):
-        found = outcome.record.evaluation
-        if found is not None:
+    for outcome in (one for by_seed in arms.outcomes.values() for one in by_seed.values()):
+        evaluation = outcome.record.evaluation
+        if evaluation is not None:
+            losses = {gamma: by[-1] for gamma, by in evaluation.layer_losses_by_gamma.items()}
             factors = [
-                score / math.sqrt(found.layer_losses_by_gamma[gamma][-1])
-                for gamma, score in found.scores.items()
-                if found.layer_losses_by_gamma[gamma][-1] > 0
+                score / math.sqrt(losses[gamma])
+                for gamma, score in evaluation.scores.items()
+                if losses[gamma] > 0
             ]
             return factors[0] if factors and np.ptp(factors) < 1e-6 * factors[0] else None
     return None

@@ -9,12 +9,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from sweep.confirmation.controls import CONTROLS
-from sweep.confirmation.plan import MEASURES, UNCONSTRAINED
+from sweep.confirmation.plan import MEASURES, UNCONSTRAINED, EqualTries
 from sweep.confirmation.summary import (
     ConfirmationSummary,
     ConfirmedSetting,
     Contrast,
-    EqualTries,
     Family,
     OverUnits,
     UnitCounts,

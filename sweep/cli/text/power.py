@@ -16,7 +16,7 @@ EFFECTS = (0.5, 1.0, 2.0)  # d_z whose power is printed
 
 
 def print_power(design: Design, seeds: Sequence[int], unit: str = "seeds") -> None:
-    """How often so many seeds, or other units, mark an effect, for each number of them."""
+    """Print the power of so many seeds, or other units, for each number of them."""
     largest = max(map(len, design.families.values()))
     tests = {"a family": len(design.families), "a setting": len(design.families) * largest}
     rows = [
@@ -28,8 +28,8 @@ def print_power(design: Design, seeds: Sequence[int], unit: str = "seeds") -> No
     out.print(table(rows, right=(unit, *list(rows[0])[2:])))
     count, families = seeds[0], len(design.families)
     first, least = design.error / families, least_flip_p(count)
-    asked = Design.planned(design.families, count, rule=design.rule, error=design.error)
-    nothing = not power.can_mark(asked, count, families)
+    planned = Design.planned(design.families, count, rule=design.rule, error=design.error)
+    nothing = not power.can_mark(planned, count, families)
     out.print(
         Paragraph(
             "How often an effect is marked, by its size d_z: the mean difference over the standard "
@@ -43,17 +43,26 @@ def print_power(design: Design, seeds: Sequence[int], unit: str = "seeds") -> No
     )
 
 
-def found_text(design: Design, seeds: Sequence[int]) -> str:
-    """How often a difference as large as its spread is found, in a sentence."""
-    found = []
+def tests_text(design: Design, counts: str, unit: str) -> str:
+    """The design's tests in a sentence: at which counts, of seeds say, and in the metric's unit."""
+    looks = " and ".join(map(str, design.looks)) or "every number of"
+    return (
+        f"Tested at {looks} {counts} ({design.rule}), error {design.error:g} for the whole table; "
+        f"equivalent below {design.smallest_effect:g} {unit}."
+    )
+
+
+def power_text(design: Design, seeds: Sequence[int]) -> str:
+    """Power at a difference as large as its spread, in a sentence."""
+    parts = []
     for count in seeds:
         planned = Design.planned(design.families, count, rule=design.rule, error=design.error)
         share = power.power(planned, 1.0, count, len(design.families))
         often = power.can_mark(planned, count, len(design.families))
-        found.append(f"{f'in {100 * share:.0f} %' if often else 'never'} with {count}")
+        parts.append(f"{f'in {100 * share:.0f} %' if often else 'never'} with {count}")
     return (
         "A gain of a family as large as its standard deviation between seeds would be found "
-        f"{', '.join(found[:-1])} and {found[-1]} seeds."
+        f"{', '.join(parts[:-1])} and {parts[-1]} seeds."
     )
 
 
@@ -61,5 +70,5 @@ def found_text(design: Design, seeds: Sequence[int]) -> str:
 def _marked(rule: Rule, error: float, seeds: int, tests: int) -> dict[str, str]:
     """A row: it depends on how many families and settings there are, not on which."""
     design = Design.planned({"a family": ("a setting",)}, seeds, rule=rule, error=error)
-    found = {f"d_z {d:g}": f"{power.power(design, d, seeds, tests):.2f}" for d in EFFECTS}
-    return found | {"80 % from": f"{power.smallest_effect(design, seeds, tests):.2f}"}
+    row = {f"d_z {d:g}": f"{power.power(design, d, seeds, tests):.2f}" for d in EFFECTS}
+    return row | {"80 % from": f"{power.smallest_effect(design, seeds, tests):.2f}"}

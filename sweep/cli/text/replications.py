@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from sweep.cli.options import console
 from sweep.cli.spaces import hours_text
 from sweep.cli.text.confirmed import contrast_row
-from sweep.cli.text.power import print_power
+from sweep.cli.text.power import print_power, tests_text
 from sweep.confirmation.plan import CONSTRAINED, MEASURES, ReplicationsPlan
 from sweep.confirmation.replications import TUNED
 from sweep.confirmation.summary import ReplicationsSummary
@@ -20,21 +20,19 @@ _RIGHT = (_UNIT, "gain", "from", "to", "p", "no winner", "certified")
 
 
 def print_replications_plan(plan: ReplicationsPlan, entry: Mapping[str, Json], unit: str) -> None:
-    """What would be trained and tested, with which power and at what price."""
+    """Print what would be trained and tested, with which power and at what price."""
     out, arms, design = console(), entry["arms_of_a_replication"], plan.design
     out.print(Paragraph(f"{plan.name}: {plan.count} replications of {plan.search}", style="bold"))
-    families = [{"family": name, "settings": ", ".join(of)} for name, of in design.families.items()]
+    families = [{"family": name, "settings": ", ".join(s)} for name, s in design.families.items()]
     out.print(table(families))
-    looks = " and ".join(map(str, design.looks)) or "every number of"
     first = plan.search_seeds[0]
     each = f"{len(first)} seed{'s' * (len(first) > 1)}"
     out.print(
         Paragraph(
             f"Each replication repeats the search with {plan.n_proposals} tries a setting on "
             f"{each} of its own, from {first[0]} on, tunes plain training by as many, and trains "
-            f"both winners on one fresh seed, from {plan.seeds[0]} on. Tested at {looks} {_UNIT} "
-            f"({design.rule}), error {design.error:g} for the whole table; equivalent below "
-            f"{design.smallest_effect:g} {unit}."
+            f"both winners on one fresh seed, from {plan.seeds[0]} on. "
+            f"{tests_text(design, _UNIT, unit)}"
         )
     )
     print_power(design, [plan.count], unit=_UNIT)

@@ -108,8 +108,8 @@ def trainer(
     store_searched(objects, getattr(request, "param", ONE))
     found = Trainer()
     monkeypatch.setattr(verb, "train", found)
-    for name in ("resolved", "resolved_fresh"):
-        monkeypatch.setattr(verb, name, lambda definition, say: definition)
+    for name in ("resolved", "resolve_fresh"):
+        monkeypatch.setattr(verb, name, lambda definition, **_: definition)
     return found
 
 

@@ -35,8 +35,8 @@ def test_where_arms_are_exchangeable_neither_side_is_ahead() -> None:
     for row in draws.tolist():
         tries = equal_tries(row[:12], row[12:])
         assert tries is not None
-        assert tries["tries"] == 2
-        found.append(tries["gain"])
+        assert tries.tries == 2
+        found.append(tries.gain)
         unequal.append(max(row[:12]) - max(row[12:]))
     assert abs(fmean(found)) < 4 * np.std(found) / 4_000**0.5  # a chance of 1 in 16,000 to fail
     assert fmean(unequal) > 1.0

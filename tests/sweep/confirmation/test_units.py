@@ -333,7 +333,7 @@ def test_a_replication_without_a_winner_counts_as_no_difference_over_units_too(
     assert found.seeds == 5
     per_seed = dict(entry.settings[0].contrasts["unconstrained"].per_seed)
     per_seed["1002"] = 0.0
-    assert found.interval.mean == pytest.approx(np.mean(list(per_seed.values())), rel=1e-6)
+    assert found.mean == pytest.approx(np.mean(list(per_seed.values())), rel=1e-6)
 
 
 def test_seeds_without_stored_unit_scores_are_left_out_and_named(objects: ObjectStore) -> None:

@@ -58,11 +58,12 @@ def test_a_misspelt_name_in_a_template_is_an_error_and_words_are_no_markup(tmp_p
 
 
 MISSPELT = """
-from sweep.confirmation.summary import ConfirmationSummary
+from sweep.confirmation.summary import ConfirmationSummary, Family
 from sweep.render.table import Column
 from sweep.results.status import SweepStatus
 from sweep.results.summary import ArmSummary, SettingSummary
 from sweep.results.tables.frontier import COLUMNS, Line
+from sweep.statistics.row import Row
 
 Column[SettingSummary]("gain", lambda one: one.gain.unsen_mean, "+.3f")  # wrong
 Column[Line]("proposal", lambda one: one.point.numbr)  # wrong
@@ -77,6 +78,11 @@ def read(pair: SettingSummary, confirmed: ConfirmationSummary, status: SweepStat
     confirmed.settings[0].against_plan  # wrong
     confirmed.settings[0].against_plain.ended.mean
     status.arms.finl  # wrong
+
+
+def mark(row: Row) -> Family:
+    Family(**row.keywords(), markd="better")  # wrong
+    return Family(**row.keywords(), marked="better")
 """
 
 
