@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.imitated.null_sweeps import Floats, batches
 from benchmarks.imitated.rates import generator_of, rate
-from sweep.confirmation.comparisons import held
+from sweep.confirmation.comparisons import decide_claims
 from sweep.confirmation.summary import OverUnits, Variance
 from sweep.confirmation.units import Groups
 from sweep.statistics import power
@@ -235,7 +235,7 @@ def over_clips(sweeps: int) -> Json:
                     name: dict(enumerate((-values[0].mean(axis=-1)).tolist()))
                     for name, values in losses.items()
                 }
-                shown = held(design, gains, range(SEEDS), crossed)
+                shown = decide_claims(design, gains, range(SEEDS), crossed)
                 (family,) = (row for row in shown.rows if row.settings)
                 setting = next(row for row in shown.rows if not row.settings)
                 for of, row, marked in (

@@ -232,9 +232,9 @@ class Sweep:
         """The results of a confirmation; None of a search."""
         if not self.is_confirmation:
             return None
-        from sweep.confirmation.stages import shown_now
+        from sweep.confirmation.stages import summarize_stored
 
-        return shown_now(self.objects, self.view.definition)
+        return summarize_stored(self.objects, self.view.definition)
 
     @cached_property
     def _shown(self) -> SweepView:

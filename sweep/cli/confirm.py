@@ -35,7 +35,7 @@ from sweep.confirmation.chosen import (
     Wanted,
     confirmation_name,
     finished_search,
-    planned,
+    plan_confirmation,
     points_of,
     resolve_fresh,
     tuning_of,
@@ -233,7 +233,7 @@ def confirm(
         )  # fmt: skip
         if tuned is None:
             return
-        plan, definition = planned(view, wanted, tuned, ArmStore(objects).record)
+        plan, definition = plan_confirmation(view, wanted, tuned, ArmStore(objects).record)
         _note_what_is_left_out(view, plan, definition, wanted)
         if not dry_run:
             definition = resolve_fresh(definition)
@@ -254,9 +254,9 @@ def confirm(
             objects, definition, executor, accept_code=accept_code, budget=budget, notify=notify
         )
     if as_json:
-        from sweep.confirmation.comparisons import confirmed  # scipy, statsmodels: two seconds
+        from sweep.confirmation.comparisons import summarize_confirmation  # scipy
 
-        print_json(confirmed(objects, load_definition(objects, own), plan).to_json())
+        print_json(summarize_confirmation(objects, load_definition(objects, own), plan).to_json())
     raise SystemExit(code)
 
 

@@ -351,9 +351,9 @@ def best(name: str | None, at: ShownSettings, as_json: bool) -> None:
         objects = open_store(at.storage)
         definition = find_sweep(objects, name)
         if definition.space.phase == "confirmation":
-            from sweep.confirmation.stages import shown_now  # scipy, statsmodels: two seconds
+            from sweep.confirmation.stages import summarize_stored  # scipy
 
-            entries = shown_now(objects, definition).to_json()
+            entries = summarize_stored(objects, definition).to_json()
         else:
             _, view = open_sweep(at.storage, name, "pairs")
             entries = best_entries(view, run_ids(objects, view.definition) if as_json else {})

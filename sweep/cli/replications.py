@@ -16,7 +16,7 @@ from sweep.confirmation.chosen import (
     confirmation_name,
     finished_search,
     has_ended,
-    planned,
+    plan_confirmation,
     points_of,
     resolve_fresh,
 )
@@ -31,8 +31,8 @@ from sweep.confirmation.plan import (
 from sweep.confirmation.replications import (
     TUNED,
     arms_of_a_replication,
-    found_winner,
-    plan_of_replications,
+    has_winner,
+    plan_replications,
     refuse_other_search,
     replication_search,
     replication_tuning,
@@ -125,9 +125,9 @@ def confirm_replications(request: Replications, *, dry_run: bool, as_json: bool)
     plan = put_plan(objects, plan)
     with redirect_stdout(sys.stderr):  # of every part; on standard output the one table
         _train_all(objects, search, plan, request, advice.command(*again, storage=objects.root))
-    from sweep.confirmation.replicated import replicated  # scipy, statsmodels: two seconds
+    from sweep.confirmation.replicated import summarize_replications  # scipy
 
-    entry = replicated(objects, search, plan)
+    entry = summarize_replications(objects, search, plan)
     if as_json:
         print_json(entry.to_json())
         return
@@ -160,7 +160,7 @@ def _planned(objects: ObjectStore, request: Replications) -> tuple[Definition, R
         return replace(request.wanted.design(families), smallest_effect=effect)
 
     used = planned_seeds(objects, search.name, but=name)
-    given = plan_of_replications(search, replace(request.wanted, design=design, used_seeds=used))
+    given = plan_replications(search, replace(request.wanted, design=design, used_seeds=used))
     return search, given if plan is None else put_plan(objects, given)
 
 
@@ -197,7 +197,7 @@ def _train_replication(
     chosen = load_plan(objects, name)
     if chosen is None or not objects.exists(definition_name(name)):
         view = _searched(objects, replication_search(search, plan, number), request)
-        if not found_winner(objects, own):
+        if not has_winner(objects, own):
             note(f"{own} has no feasible winner; it is scored as plain training")
             return
         wanted = Wanted(
@@ -210,7 +210,7 @@ def _train_replication(
         )
         tuning = replication_tuning(view.definition, points_of(view, wanted))
         tuned = {TUNED: _searched(objects, tuning, request)}
-        chosen, definition = planned(view, wanted, tuned, ArmStore(objects).record)
+        chosen, definition = plan_confirmation(view, wanted, tuned, ArmStore(objects).record)
         definition = resolve_fresh(definition)
         put_plan(objects, chosen)
         registered(objects, definition, named=(), say=note)

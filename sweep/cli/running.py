@@ -307,9 +307,9 @@ def _print_done(objects: ObjectStore, view: SweepView, line: str) -> None:
     console().print(f"\n{line}\n")
     if view.definition.space.phase == "confirmation":
         from sweep.cli.text.confirmed import print_confirmed, print_outcome
-        from sweep.confirmation.stages import shown_now
+        from sweep.confirmation.stages import summarize_stored
 
-        shown = shown_now(objects, view.definition)
+        shown = summarize_stored(objects, view.definition)
         print_confirmed(shown)
         click.echo()
         print_outcome(shown)

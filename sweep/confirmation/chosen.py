@@ -211,7 +211,7 @@ def chosen_proposals(view: SweepView, wanted: Wanted) -> dict[str, StoredProposa
     return {name: _proposal(by_name[name], numbers[name]) for name in by_name if name in numbers}
 
 
-def planned(
+def plan_confirmation(
     view: SweepView, wanted: Wanted, tuned: Mapping[str, SweepView], read: Read
 ) -> tuple[Plan, Definition]:
     """The plan of a confirmation of a finished search, and the sweep that trains it.

@@ -55,7 +55,7 @@ CERTIFIED = 0.8  # fraction of seeds certified feasible from which a cell says f
 Gains = Mapping[int, float]  # by seed
 
 
-def confirmed(
+def summarize_confirmation(
     objects: ObjectStore, definition: Definition, plan: Plan, *, record: ReadRecord | None = None
 ) -> ConfirmationSummary:
     """Everything that a confirmation shows now, for tables, texts and programs.
@@ -114,7 +114,7 @@ def control_design(plan: Plan, settings: Sequence[str]) -> Design | None:
 
 def is_decided(objects: ObjectStore, definition: Definition, plan: Plan) -> bool:
     """True if every family has an outcome against plain training that may be printed."""
-    return all(map(is_settled, confirmed(objects, definition, plan).families))
+    return all(map(is_settled, summarize_confirmation(objects, definition, plan).families))
 
 
 def is_settled(family: Family) -> bool:
@@ -131,21 +131,21 @@ def _table(
     readers: Mapping[str, units.Read],
     other: str,
     plan: Plan,
-) -> Held:
+) -> Claims:
     """The constrained arms against one other kind, in the settings of the design."""
     gains = {name: arms[name].gains(other, plan.measure) for name in design.settings}
 
     def crossed(name: str, seeds: int) -> OverUnits | None:
         return units.over_units(arms[name], other, plan.seeds[:seeds], plan.measure, readers[name])
 
-    return held(design, gains, plan.seeds, crossed)
+    return decide_claims(design, gains, plan.seeds, crossed)
 
 
 def _setting(
     plan: Plan,
     planned: PlannedSetting,
     arms: SettingArms,
-    tables: Mapping[str, Held],
+    tables: Mapping[str, Claims],
     tolerance: float,
 ) -> ConfirmedSetting:
     rows = {
@@ -195,7 +195,7 @@ def _setting(
 
 
 def _contrast(
-    plan: Plan, arms: SettingArms, other: str, row: Row, marked: Marked, lines: Held
+    plan: Plan, arms: SettingArms, other: str, row: Row, marked: Marked, lines: Claims
 ) -> Contrast:
     """A line of the table, and both arms in every measure on the seeds that it counts."""
     seeds = plan.seeds[: row.counted]
@@ -235,7 +235,7 @@ Crossed = Callable[[str, int], OverUnits | None]  # of a setting, over its first
 
 
 @dataclass(frozen=True)
-class Held:
+class Claims:
     """A table, and what stands of its claims over test units."""
 
     design: Design
@@ -290,9 +290,9 @@ def agrees(outcome: str, low: float | None, high: float | None, design: Design) 
     )
 
 
-def held(
+def decide_claims(
     design: Design, gains: Mapping[str, Gains], seeds: Sequence[int], crossed: Crossed
-) -> Held:
+) -> Claims:
     """A table whose settings are claimed at the first stage where seeds and units agree.
 
     What units do not bear out at the stage that decided over seeds may be borne out at a later one:
@@ -317,7 +317,7 @@ def held(
     if later:
         rows = table(design, gains, seeds, later)
     settings = [row for row in rows if not row.settings]
-    return Held(design, rows, {row.name: cross(row.name, row.counted) for row in settings})
+    return Claims(design, rows, {row.name: cross(row.name, row.counted) for row in settings})
 
 
 def _arm(kind: str, arms: SettingArms, seeds: Sequence[int], tolerance: float) -> ArmsSummary:

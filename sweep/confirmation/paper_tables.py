@@ -47,7 +47,7 @@ def paper_confirmed_table(
 
     Args:
         space: of the confirmation.
-        entry: that of ``confirmed``.
+        entry: that of ``summarize_confirmation``.
         beside_paper: with the published numbers below ours.
     """
     settings = entry.settings

@@ -12,10 +12,16 @@ from dataclasses import dataclass, replace
 from sweep.confirmation import units
 from sweep.confirmation.arms import SettingArms, read_arms
 from sweep.confirmation.chosen import confirmation_name, tuning_name
-from sweep.confirmation.comparisons import Held, deviations, held, is_settled, judge_outcome
+from sweep.confirmation.comparisons import (
+    Claims,
+    decide_claims,
+    deviations,
+    is_settled,
+    judge_outcome,
+)
 from sweep.confirmation.measures import constant_of, sign_of
 from sweep.confirmation.plan import CONSTRAINED, ReplicationsPlan, load_plan
-from sweep.confirmation.replications import TUNED, found_winner, replication_search
+from sweep.confirmation.replications import TUNED, has_winner, replication_search
 from sweep.confirmation.summary import (
     CertifiedWinners,
     OverUnits,
@@ -44,7 +50,7 @@ class _Part:
 _PLAINLY = _Part(0.0, lacks=CONSTRAINED)
 
 
-def replicated(
+def summarize_replications(
     objects: ObjectStore, search: Definition, plan: ReplicationsPlan
 ) -> ReplicationsSummary:
     """Everything that the replications show now, for texts and programs."""
@@ -90,7 +96,7 @@ def replicated(
 
 def is_decided(objects: ObjectStore, search: Definition, plan: ReplicationsPlan) -> bool:
     """True if every family has an outcome that may be printed."""
-    return all(map(is_settled, replicated(objects, search, plan).families))
+    return all(map(is_settled, summarize_replications(objects, search, plan).families))
 
 
 def _every_part(
@@ -108,7 +114,7 @@ def _table(
     plan: ReplicationsPlan,
     parts: Mapping[int, Mapping[str, _Part]],
     arms: Mapping[str, SettingArms | None],
-) -> Held:
+) -> Claims:
     gains: dict[str, dict[int, float]] = {name: {} for name in plan.design.settings}
     for seed, settings in parts.items():
         for name, part in settings.items():
@@ -123,7 +129,7 @@ def _table(
         seeds = plan.seeds[:replications]
         return units.over_units(present[name], TUNED, seeds, plan.measure, readers[name])
 
-    return held(plan.design, gains, plan.seeds, crossed)
+    return decide_claims(plan.design, gains, plan.seeds, crossed)
 
 
 def _is_complete(plan: ReplicationsPlan, settings: Mapping[str, _Part]) -> bool:
@@ -139,7 +145,7 @@ def _parts(
     chosen = load_plan(objects, confirmation_name(name))
     if chosen is None:
         is_there = objects.exists(definition_name(name))
-        has_none = is_there and found_winner(objects, name) is False
+        has_none = is_there and has_winner(objects, name) is False
         return dict.fromkeys(plan.design.settings if has_none else (), _PLAINLY)
     if not objects.exists(definition_name(chosen.name)):
         return {}
@@ -186,7 +192,7 @@ def _merged(plan: ReplicationsPlan, name: str, parts: Mapping[int, _Part]) -> Se
 
 
 def _setting(
-    plan: ReplicationsPlan, shown: Held, row: Row, by_seed: Mapping[int, _Part]
+    plan: ReplicationsPlan, shown: Claims, row: Row, by_seed: Mapping[int, _Part]
 ) -> ReplicatedSetting:
     parts = [by_seed[seed] for seed in plan.seeds[: row.counted]]
     outcomes = [part.arms.outcomes for part in parts if part.arms is not None]

@@ -43,7 +43,7 @@ FIRST_SEARCH_SEED = 2000  # of replications
 FINAL_ARMS = 3  # of a replication in a setting: both winners, and the pair's plain arm
 
 
-def plan_of_replications(search: Definition, wanted: Wanted) -> ReplicationsPlan:
+def plan_replications(search: Definition, wanted: Wanted) -> ReplicationsPlan:
     """The plan of so many replications of a search, ``wanted.seeds`` of them."""
     space = catalog.only(search.space, wanted.patterns)
     runs = {one.name: space.run(one, {}, seed=0) for one in space.settings}
@@ -123,7 +123,7 @@ def arms_of_a_replication(search: Definition, plan: ReplicationsPlan) -> dict[st
     }
 
 
-def found_winner(objects: ObjectStore, search: str) -> bool | None:
+def has_winner(objects: ObjectStore, search: str) -> bool | None:
     """True if a stored search found a winner in any setting; None while it goes on."""
     view = load_sweep(objects, search, "outcomes")
     if not has_ended(view):

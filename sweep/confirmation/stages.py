@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sweep.confirmation.arms import read_arms
-from sweep.confirmation.comparisons import confirmed, is_decided
+from sweep.confirmation.comparisons import is_decided, summarize_confirmation
 from sweep.confirmation.paper_tables import paper_confirmed_table, trained_arms
 from sweep.confirmation.plan import Plan, load_plan
 from sweep.confirmation.summary import ConfirmationSummary
@@ -27,9 +27,9 @@ def plan_of(objects: ObjectStore, definition: Definition) -> Plan:
     return plan
 
 
-def shown_now(objects: ObjectStore, definition: Definition) -> ConfirmationSummary:
+def summarize_stored(objects: ObjectStore, definition: Definition) -> ConfirmationSummary:
     """The summary of a stored confirmation as far as it is now."""
-    return confirmed(objects, definition, plan_of(objects, definition))
+    return summarize_confirmation(objects, definition, plan_of(objects, definition))
 
 
 def next_seeds(objects: ObjectStore, definition: Definition) -> tuple[int, ...]:
@@ -54,7 +54,7 @@ def files_of(
         beside_paper: with the published numbers in the tables arranged as the paper's.
     """
     plan = plan_of(objects, definition)
-    entry = confirmed(objects, definition, plan, record=record)
+    entry = summarize_confirmation(objects, definition, plan, record=record)
     space, trained = definition.space, trained_arms(read_arms(record, definition, plan), entry)
     tables = (
         confirmed_table(entry),

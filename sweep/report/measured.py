@@ -134,9 +134,9 @@ def confirmations(objects: ObjectStore, search: str) -> list[ConfirmationSummary
     of_search = [plan for plan in plans if plan is not None and plan.search == search]
     if not of_search:
         return []
-    from sweep.confirmation.comparisons import confirmed  # scipy, statsmodels: two seconds
+    from sweep.confirmation.comparisons import summarize_confirmation  # scipy
 
-    return [confirmed(objects, load_definition(objects, p.name), p) for p in of_search]
+    return [summarize_confirmation(objects, load_definition(objects, p.name), p) for p in of_search]
 
 
 def _plan(objects: ObjectStore, name: str, search: str) -> Plan | None:

@@ -77,9 +77,9 @@ class Reported:
         """Entries of the search's confirmations; of a confirmation its own."""
         if not self.is_confirmation:
             return confirmations(self.objects, self.name)
-        from sweep.confirmation.stages import shown_now  # scipy: two seconds
+        from sweep.confirmation.stages import summarize_stored  # scipy: two seconds
 
-        return [shown_now(self.objects, self.view.definition)]
+        return [summarize_stored(self.objects, self.view.definition)]
 
     @cached_property
     def data(self) -> Measured:

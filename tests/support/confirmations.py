@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from sweep.confirmation.chosen import Wanted, planned
+from sweep.confirmation.chosen import Wanted, plan_confirmation
 from sweep.confirmation.plan import Plan, put_plan
 from sweep.results.sweep_view import load_sweep
 from sweep.statistics.design import Design, Rule
@@ -60,7 +60,7 @@ def wanted(
 
 def planned_of(objects: ObjectStore, of: Wanted, search: str = "tiny") -> tuple[Plan, Definition]:
     """The plan and the definition of a confirmation of the search; nothing stored."""
-    return planned(load_sweep(objects, search, "pairs"), of, {}, ArmStore(objects).record)
+    return plan_confirmation(load_sweep(objects, search, "pairs"), of, {}, ArmStore(objects).record)
 
 
 def stored(

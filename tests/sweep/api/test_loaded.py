@@ -18,7 +18,7 @@ import pytest
 
 import sweep
 from sweep.api.loaded import FRAMES, OF_CONFIRMATION, Sweep
-from sweep.confirmation.stages import shown_now
+from sweep.confirmation.stages import summarize_stored
 from sweep.confirmation.words import sentences
 from sweep.report.figures import FIGURES
 from sweep.results.facts import shown_facts
@@ -160,7 +160,7 @@ def test_steps_are_the_reports_of_the_pair_that_is_shown(objects: ObjectStore) -
 
 def test_numbers_of_a_confirmation_are_those_of_its_table(objects: ObjectStore) -> None:
     of = confirmation(objects)
-    shown = shown_now(objects, of.view.definition)
+    shown = summarize_stored(objects, of.view.definition)
     expected = [contrast.mean for contrast in shown.contrasts]
     assert list(of.settings.query("level == 'setting'")["gain"]) == expected
     # The control scores better: the pair shown is the one that is confirmed all the same.
@@ -347,7 +347,7 @@ def test_html_of_a_confirmation_is_its_findings_and_its_table(objects: ObjectSto
     of = confirmation(objects)
     text = of._repr_html_()
     cells = Parsed(text).cells
-    said = sentences(shown_now(objects, of.view.definition))
+    said = sentences(summarize_stored(objects, of.view.definition))
     assert len(said) > 2
     assert all(escape(sentence) in text for sentence in said)
     assert str(of).splitlines() == [f"{of.name} is finished.", *said]

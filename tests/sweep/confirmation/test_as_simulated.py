@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from search_spaces.space import Setting
-from sweep.confirmation.comparisons import confirmed
+from sweep.confirmation.comparisons import summarize_confirmation
 from sweep.confirmation.plan import put_plan
 from sweep.statistics.decisions import table
 from sweep.statistics.design import Design, Rule
@@ -120,7 +120,7 @@ def test_rows_are_those_of_the_function_that_is_calibrated(searched: ObjectStore
     hand.trained(
         searched, definition, lambda setting, kind, seed: case.scores[setting, kind, seed - first]
     )
-    entry = confirmed(searched, definition, plan)
+    entry = summarize_confirmation(searched, definition, plan)
     searched.delete_folder(f"sweeps/{plan.name}")  # else every later case reads all before it
 
     shown: dict[str, list[Any]] = {

@@ -12,7 +12,7 @@ import pytest
 
 from search_spaces.space import SearchSpace
 from sweep.cli.text.confirmed import print_confirmed
-from sweep.confirmation.comparisons import agrees, confirmed, is_decided
+from sweep.confirmation.comparisons import agrees, is_decided, summarize_confirmation
 from sweep.confirmation.paper_tables import paper_confirmed_table
 from sweep.confirmation.summary import Verdicts
 from sweep.confirmation.tables import confirmed_table
@@ -44,7 +44,7 @@ def decided_early(objects: ObjectStore, **wanted: Any) -> tuple[SearchSpace, Any
     hand.searched(objects, space=CONFIRMED)
     plan, definition = hand.stored(objects, hand.wanted(rule="of before", **wanted))
     hand.trained(objects, definition, early)
-    return definition.space, confirmed(objects, definition, plan)
+    return definition.space, summarize_confirmation(objects, definition, plan)
 
 
 def of_units(
@@ -62,7 +62,7 @@ def of_units(
     store_sweep(objects, came_to, objectives=best, space=space)
     plan, definition = hand.stored(objects, hand.wanted(**wanted))
     hand.measured(objects, definition, losses_of, plain or PLAIN, names)
-    return confirmed(objects, definition, plan), is_decided(objects, definition, plan)
+    return summarize_confirmation(objects, definition, plan), is_decided(objects, definition, plan)
 
 
 def contrast(entry: Any, setting: str = FIRST, other: str = "unconstrained") -> Any:
@@ -101,7 +101,7 @@ def test_means_beside_a_contrast_are_of_its_seeds_whatever_others_count(
         return early(setting, kind, seed)
 
     hand.trained(objects, definition, score)
-    entry = confirmed(objects, definition, plan)
+    entry = summarize_confirmation(objects, definition, plan)
     plain, control = contrast(entry), contrast(entry, other="mixed_gamma")
     assert (plain.counted, control.counted) == (5, 10)
     means = {kind: of["unseen_mean"] for kind, of in control.means.items()}
@@ -159,7 +159,7 @@ def test_between_two_looks_the_estimate_over_all_ended_has_no_interval(
     hand.searched(objects)
     plan, definition = hand.stored(objects, hand.wanted(rule="of before"))
     hand.trained(objects, definition, lambda *of: early(*of) if of[2] < 1007 else None)
-    found = contrast(confirmed(objects, definition, plan))
+    found = contrast(summarize_confirmation(objects, definition, plan))
     assert (found.counted, found.seeds) == (5, 7)
     assert found.ended.mean is not None
     assert found.ended.low is None

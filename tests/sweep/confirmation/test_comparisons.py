@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 from sweep.cli.text.confirmed import print_confirmed
-from sweep.confirmation.comparisons import confirmed
+from sweep.confirmation.comparisons import summarize_confirmation
 from sweep.confirmation.summary import ConfirmationSummary, Verdicts
 from sweep.confirmation.tables import confirmed_table, notes
 from sweep.confirmation.words import sentences
@@ -41,7 +41,7 @@ def shown(objects: ObjectStore, score_of: Any = score, of: Any = None, **options
     hand.searched(objects)
     plan, definition = hand.stored(objects, of)
     hand.trained(objects, definition, score_of, **options)
-    return confirmed(objects, definition, plan)
+    return summarize_confirmation(objects, definition, plan)
 
 
 def contrast(entry: Any, setting: str = FIRST, other: str = "unconstrained") -> Any:
@@ -113,7 +113,7 @@ def test_an_arm_without_a_result_is_the_constant_of_its_own_seeds_data(
         constant = dict.fromkeys(gammas, CONSTANT + config.seed - 1000)
         scores = {"scores": dict.fromkeys(gammas, 12.0), "references": {"constant": constant}}
         store.put_record(finished(config, list(FEASIBLE), split="test", **scores))
-    per_seed = contrast(confirmed(objects, definition, plan)).per_seed
+    per_seed = contrast(summarize_confirmation(objects, definition, plan)).per_seed
     assert per_seed["1002"] == pytest.approx(12.0 - CONSTANT - 2)
 
 
@@ -148,7 +148,7 @@ def test_cells_say_slightly_as_the_sentences_below_them(
     hand.searched(objects)
     plan, definition = hand.stored(objects, hand.wanted(smallest_effect=5.0))
     hand.trained(objects, definition, score)
-    entry = confirmed(objects, definition, plan)
+    entry = summarize_confirmation(objects, definition, plan)
     # As where the difference alone is tested, the interval reaching beyond what matters.
     settings = []
     for one in entry.settings:
@@ -172,7 +172,7 @@ def test_to_diverge_is_never_better_than_to_finish_badly(objects: ObjectStore) -
     hand.searched(objects)
     plan, definition = hand.stored(objects)
     hand.trained(objects, definition, bad)
-    entry = confirmed(objects, definition, plan)
+    entry = summarize_confirmation(objects, definition, plan)
     assert set(contrast(entry).per_seed.values()) == {0.0}
     assert contrast(entry).marked != "better"
 
@@ -181,7 +181,7 @@ def test_a_constraint_that_plain_training_meets_is_no_finding(objects: ObjectSto
     hand.searched(objects)
     plan, definition = hand.stored(objects)
     hand.trained(objects, definition, score, plain=FEASIBLE)
-    entry = confirmed(objects, definition, plan)
+    entry = summarize_confirmation(objects, definition, plan)
     assert [contrast(entry, name).marked for name in (FIRST, SECOND)] == [
         "not binding",
         "not binding",
@@ -215,7 +215,7 @@ def test_seeds_that_were_not_planned_do_not_count(objects: ObjectStore) -> None:
     plan, definition = hand.stored(objects)
     more = definition.extended(search_seeds=(*plan.seeds, 77))
     hand.trained(objects, more, score)
-    entry = confirmed(objects, more, plan)
+    entry = summarize_confirmation(objects, more, plan)
     assert contrast(entry).counted == 10
     assert any("1 seeds that were not planned ([77])" in text for text in entry.deviations)
 
@@ -260,7 +260,7 @@ def test_seeds_after_the_decision_are_told_of_and_do_not_count(objects: ObjectSt
 
     hand.trained(objects, definition, first)
     hand.trained(objects, definition, lambda s, k, seed: score(s, k, seed, 5.0), losses=INFEASIBLE)
-    entry = confirmed(objects, definition, plan)
+    entry = summarize_confirmation(objects, definition, plan)
     assert contrast(entry).counted == 5
     ours = entry.settings[0].arms["constrained"]
     assert (ours.seeds, ours.ended) == (5, {"finished": 10})

@@ -11,7 +11,7 @@ import pytest
 
 from sweep.cli.text.confirmed import print_confirmed
 from sweep.confirmation.chosen import best_of, equal_tries
-from sweep.confirmation.comparisons import confirmed
+from sweep.confirmation.comparisons import summarize_confirmation
 from sweep.confirmation.measures import measures_of
 from sweep.confirmation.tables import confirmed_table
 from sweep.study.arms import arms_of_proposal, baselines
@@ -68,7 +68,7 @@ def test_it_is_of_the_tested_measure_and_of_as_many_arms(objects: ObjectStore) -
     assert len(tries) > len(plain)
     ways = [max(drawn) for drawn in combinations(tries, len(plain))]
     hand.trained(objects, definition, lambda *of: 9.0)
-    entry = confirmed(objects, definition, plan)
+    entry = summarize_confirmation(objects, definition, plan)
     one = next(s for s in entry.settings if s.setting == FIRST)
     assert one.equal_tries.tries == len(plain)
     assert one.equal_tries.gain == pytest.approx(fmean(ways) - max(plain))
@@ -81,7 +81,7 @@ def test_plans_of_before_show_no_unequal_numbers(
     plan, definition = hand.stored(objects)
     hand.trained(objects, definition, lambda *of: 9.0)
     old = tuple(replace(s, best_of_search=7.125, equal_tries=None) for s in plan.settings)
-    entry = confirmed(objects, definition, replace(plan, settings=old))
+    entry = summarize_confirmation(objects, definition, replace(plan, settings=old))
     assert [one.equal_tries for one in entry.settings] == [None, None]
     print_confirmed(entry)
     shown = capsys.readouterr().out + str(confirmed_table(entry))

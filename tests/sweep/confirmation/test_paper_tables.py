@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from sweep.confirmation.arms import read_arms
-from sweep.confirmation.comparisons import confirmed
+from sweep.confirmation.comparisons import summarize_confirmation
 from sweep.confirmation.paper_tables import paper_confirmed_table, trained_arms
 from sweep.confirmation.tables import confirmed_table
 from sweep.render.csv import to_csv
@@ -38,7 +38,7 @@ def made(
     hand.searched(objects, space=CONFIRMED)
     plan, definition = hand.stored(objects)
     hand.trained(objects, definition, score_of, **options)
-    entry = confirmed(objects, definition, plan)
+    entry = summarize_confirmation(objects, definition, plan)
     trained = trained_arms(read_arms(ArmStore(objects).record, definition, plan), entry)
     space = definition.space
     return definition, entry, [
@@ -126,7 +126,7 @@ def test_texts_have_the_area_that_the_paper_has(objects: ObjectStore) -> None:
         losses = list(PLAIN if kind == "unconstrained" else FEASIBLE)
         record = finished(config, losses, scores=accuracies(kind, config.seed), **own)
         ArmStore(objects).put_record(record)
-    entry = confirmed(objects, definition, plan)
+    entry = summarize_confirmation(objects, definition, plan)
     table = paper_confirmed_table(definition.space, entry, beside_paper=True)
     lines = {row["numbers"]: row for row in table.rows if row["train_gamma"] == 0.15}
     assert {"unseen", "area"} <= lines.keys()

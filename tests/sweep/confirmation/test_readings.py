@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from search_spaces.space import SearchSpace
-from sweep.confirmation.comparisons import confirmed
+from sweep.confirmation.comparisons import summarize_confirmation
 from tests.support import confirmations as hand
 from tests.support.command_line import contents, sweep
 from tests.support.sweeps import SPACE
@@ -24,7 +24,7 @@ def confirm(
     of = replace(hand.wanted(seeds=2, **wanted), name=name)
     plan, definition = hand.stored(objects, of, search)
     hand.trained(objects, definition, lambda setting, kind, seed: 9.0 + seed % 7)
-    return " ".join(confirmed(objects, definition, plan).deviations)
+    return " ".join(summarize_confirmation(objects, definition, plan).deviations)
 
 
 def test_the_only_one_departs_from_nothing(objects: ObjectStore) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from search_spaces.space import SearchSpace
 from sweep.confirmation.arms import read_arms
-from sweep.confirmation.comparisons import confirmed
+from sweep.confirmation.comparisons import summarize_confirmation
 from sweep.confirmation.plan import Plan
 from sweep.confirmation.tables import confirmed_table
 from sweep.confirmation.units import over_units, reader
@@ -128,7 +128,7 @@ def shown(
     assert plan.measure == "unseen_mean"
     for _, kind, config in hand.every_arm(definition):
         put(ArmStore(objects), config, kind, config.seed)
-    return confirmed(objects, definition, plan), plan, definition
+    return summarize_confirmation(objects, definition, plan), plan, definition
 
 
 def unseen(definition: Definition, setting: str) -> tuple[ArmConfig, list[float]]:

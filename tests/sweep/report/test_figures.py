@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from search_spaces.space import Setting
-from sweep.confirmation.comparisons import confirmed
+from sweep.confirmation.comparisons import summarize_confirmation
 from sweep.report.confirmed import _labels
 from sweep.report.figures import draw
 from sweep.report.layers import median_of
@@ -241,7 +241,7 @@ def test_confirmed_gains_have_the_intervals_of_the_table(objects: ObjectStore) -
         return 10 + noise - lead[setting] * (kind == "constrained")
 
     confirming.trained(objects, definition, score)
-    entry = confirmed(objects, definition, plan)
+    entry = summarize_confirmation(objects, definition, plan)
     figures = draw(data_of(objects), ["forest", "search-gain"])
     axis = figures["forest"].axes[0]
     lines = [list(line.get_xdata()) for line in axis.get_lines()]

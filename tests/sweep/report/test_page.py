@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 from search_spaces.space import Choice, Setting
-from sweep.confirmation.replications import plan_of_replications
+from sweep.confirmation.replications import plan_replications
 from sweep.glossary import TERMS
 from sweep.render.table import NOTHING
 from sweep.report import report as reports
@@ -414,7 +414,7 @@ def test_replications_are_shown_by_a_command_that_knows_them(tmp_path: Path) -> 
     search = load_sweep(objects, "tiny").definition
     asked = replace(confirmations.wanted(3), name="tiny.replications")
     objects.put_json(
-        "sweeps/tiny.replications/replications.json", plan_of_replications(search, asked).to_json()
+        "sweeps/tiny.replications/replications.json", plan_replications(search, asked).to_json()
     )
     where = ("--storage", objects.root, "--out", str(tmp_path / "out"))
     sweep("report", "tiny", "--page", "--only", FIRST, *where)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sweep.cli.text.best import print_overview
-from sweep.confirmation.comparisons import confirmed
+from sweep.confirmation.comparisons import summarize_confirmation
 from sweep.confirmation.paper_tables import paper_confirmed_table
 from sweep.confirmation.tables import confirmed_table
 from sweep.results.best import best_summaries
@@ -73,7 +73,7 @@ def test_a_confirmed_pair_of_two_codes_is_marked(root: Path, constrained: str) -
     score = {"unconstrained": 9.0, "constrained": 8.0}
     confirmations.trained(objects, definition, lambda _, kind, seed: score[kind] + 0.01 * seed % 3)
     trained_by(objects, plain="1a", constrained=constrained)
-    entry = confirmed(objects, definition, plan)
+    entry = summarize_confirmation(objects, definition, plan)
     is_marked = constrained != "1a"
     told = sorted({"trainables 1a", f"trainables {constrained}"})
     assert [one.against_plain.codes for one in entry.settings] == [told, told]
