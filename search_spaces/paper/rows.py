@@ -1,4 +1,4 @@
-"""Rows of results tables as settings: one by one, or all of the paper's video tables."""
+"""Rows of results tables as settings: single ones, and the paper's video tables."""
 
 from __future__ import annotations
 
