@@ -29,8 +29,8 @@ from search_spaces.paper.rows import setting as setting
 from search_spaces.paper.rows import video_settings as video_settings
 from search_spaces.settings import require_short_names
 from search_spaces.space import HOW_IT_RUNS, Phase, SearchSpace, Setting
-from trainables.config.arm import ArmConfig, default_constraint, field_of
-from trainables.config.constraint import TOLERANCE
+from trainables.config.arm import ArmConfig, field_of
+from trainables.config.constraint import TOLERANCE, default_constraint
 from trainables.errors import InvalidValue, Misuse, UnknownName, require
 from trainables.plain import Json
 

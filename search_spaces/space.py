@@ -37,9 +37,10 @@ from search_spaces.settings import (
     require_ranges,
 )
 from search_spaces.settings import Setting as Setting
-from trainables.config.arm import ArmConfig, ConstraintConfig, field_of, renamed
+from trainables.config.arm import ArmConfig, ConstraintConfig, field_of
 from trainables.config.constraint import TOLERANCE
 from trainables.config.fields import NamedFields, Untyped, at_least, check_ruled
+from trainables.config.renamed import renamed
 from trainables.errors import InvalidValue, UnknownName, require
 from trainables.plain import Json
 

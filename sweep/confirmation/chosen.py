@@ -40,7 +40,8 @@ from sweep.study.lock import driver_of
 from sweep.study.proposals import StoredProposal
 from sweep.study.registration import resolved
 from trainables.code_version import code_version
-from trainables.config.arm import FIRST_NAMES, ArmConfig
+from trainables.config.arm import ArmConfig
+from trainables.config.renamed import FIRST_NAMES
 from trainables.config.test_conditions import unseen_gammas
 from trainables.errors import InvalidValue, Misuse
 from trainables.plain import with_names

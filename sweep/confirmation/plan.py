@@ -20,7 +20,8 @@ from sweep.results.aggregates import ARMS
 from sweep.statistics.design import Design
 from sweep.study.advice import note
 from sweep.study.definition import folder, sweep_names
-from trainables.config.arm import FIRST_NAMES, ArmConfig, renamed
+from trainables.config.arm import ArmConfig
+from trainables.config.renamed import FIRST_NAMES, renamed
 from trainables.errors import UnreadableObject
 from trainables.plain import Json, Plain, with_names
 from trainables.records.objects import ObjectStore

@@ -31,7 +31,8 @@ from sweep.cost.counted_work import (
 )
 from sweep.cost.timed_steps import step_times, torch_threads
 from sweep.study import advice
-from trainables.config.arm import ArmConfig, DataConfig, default_constraint
+from trainables.config.arm import ArmConfig, DataConfig
+from trainables.config.constraint import default_constraint
 from trainables.config.test_conditions import family_of
 from trainables.errors import SweepError, UnknownName
 from trainables.evaluation.answers import LONGEST_ANSWER, PROMPTS

@@ -18,6 +18,7 @@ from search_spaces.space import HOW_IT_RUNS, SearchSpace
 from sweep.errors import NameTaken, OtherVersion
 from sweep.study.advice import command, resume
 from trainables.config import arm
+from trainables.config.renamed import renamed
 from trainables.errors import (
     InvalidValue,
     RemovedOption,
@@ -240,7 +241,7 @@ def _named_by(objects: ObjectStore, definition: Definition) -> Iterator[tuple[in
     space = definition.space
     for verdict in _verdicts(objects, definition.name):
         try:
-            setting, point = space.setting(verdict.setting), arm.renamed(verdict.point)
+            setting, point = space.setting(verdict.setting), renamed(verdict.point)
             configs = [space.run(setting, point, seed=seed) for seed in space.search_seeds]
         except (SweepError, LookupError, TypeError, AttributeError):  # no verdict of these days
             continue

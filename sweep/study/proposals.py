@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass, fields
 
 from sweep.study.definition import folder
 from sweep.study.pairs import Hindrance, ProposalResult
-from trainables.config.arm import renamed
+from trainables.config.renamed import renamed
 from trainables.plain import Json, finite
 from trainables.records.arm_record import ArmRecord, Outcome, Status
 from trainables.records.objects import ObjectStore

@@ -27,8 +27,9 @@ from search_spaces.space import (
     Uniform,
 )
 from tests.support.sweeps import SPACE
-from trainables.config.arm import FIRST_NAMES, ArmConfig, field_names
+from trainables.config.arm import ArmConfig, field_names
 from trainables.config.constraint import REMOVED
+from trainables.config.renamed import FIRST_NAMES
 from trainables.errors import InvalidValue, Misuse, RemovedOption, UnknownName
 from trainables.plain import with_names
 from trainables.primal_dual.constraints import dual_step

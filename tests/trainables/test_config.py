@@ -15,7 +15,6 @@ from search_spaces.settings import Setting
 from tests.support.oracles import TINY
 from trainables.config import arm as config_module
 from trainables.config.arm import (
-    FIRST_NAMES,
     MENDED,
     ArmConfig,
     ConstraintConfig,
@@ -23,6 +22,7 @@ from trainables.config.arm import (
     ModelConfig,
     field_names,
 )
+from trainables.config.renamed import FIRST_NAMES
 from trainables.errors import InvalidValue, UnknownName
 from trainables.plain import with_names
 from trainables.primal_dual.constraints import demanded_descent

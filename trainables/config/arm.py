@@ -10,16 +10,16 @@ import dataclasses
 import functools
 import hashlib
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
 
-from trainables.config.constraint import REMOVED
+from trainables.config.constraint import REMOVED, default_constraint
 from trainables.config.constraint import ConstraintConfig as ConstraintConfig
 from trainables.config.data import DataConfig as DataConfig
-from trainables.config.fields import NotNegative, Positive, Rule, Section
+from trainables.config.fields import NotNegative, Positive, Rule, Section, named_gamma
 from trainables.config.model import ModelConfig as ModelConfig
+from trainables.config.renamed import FIRST_NAMES, RENAMED, renamed
 from trainables.errors import RemovedOption, UnknownName, require
 from trainables.plain import Json, with_names
 from trainables.registry.lookup import facts_of, model_spec
@@ -38,16 +38,6 @@ MENDED = {
     "identity_gamma": "at train_gamma 0 the noise of the loss was the least test gamma",
     "split_of_all_items": "split_by_seed drew dev from max_items, not from all items",
 }
-
-# Fields by the names that stored files may have. Hashes are taken of these, so that signatures and
-# digests outlive a renaming.
-RENAMED = {
-    "warmup_share": "warmup_fraction",
-    "decay_share": "decay_fraction",
-    "dev_share": "dev_fraction",
-    "data.dev_share": "data.dev_fraction",
-}
-FIRST_NAMES = {name: first for first, name in RENAMED.items()}
 
 
 Shift = Literal[
@@ -155,8 +145,8 @@ class ArmConfig(Section):
         for name in ("train_gamma", "train_gamma_low", "train_gamma_high"):
             value = getattr(self, name)
             if value is not None:
-                object.__setattr__(self, name, _named_gamma(value))
-        object.__setattr__(self, "test_gammas", tuple(map(_named_gamma, self.test_gammas)))
+                object.__setattr__(self, name, named_gamma(value))
+        object.__setattr__(self, "test_gammas", tuple(map(named_gamma, self.test_gammas)))
 
     def _check_constrained(self, constraint: ConstraintConfig) -> None:
         constraint.require(
@@ -380,31 +370,6 @@ class ArmConfig(Section):
         if self.data.split_by_seed and self.data.max_items is not None:
             faults.append("split_of_all_items")
         return faults
-
-
-def _named_gamma(gamma: float) -> float:
-    """The two decimals that a gamma is but for rounding, or the gamma itself; 0 has no sign.
-
-    >>> _named_gamma(0.1 + 0.2), _named_gamma(0.123), str(_named_gamma(-0.0))
-    (0.3, 0.123, '0.0')
-    """
-    named = round(gamma, 2) + 0.0
-    return named if math.isclose(gamma, named) else gamma
-
-
-def default_constraint(task: str) -> ConstraintConfig:
-    """The constraint of a run that does not specify one.
-
-    In text f0 is the constant prediction's loss, of a virtual layer 0: the input is no prediction.
-    """
-    if facts_of(task).has_identity:
-        return ConstraintConfig()
-    return ConstraintConfig(reference="virtual_layer0", reference_unit="constant")
-
-
-def renamed(plain: Mapping[str, Json]) -> dict[str, Json]:
-    """Plain values of a stored file, with its fields by the names that they have now."""
-    return dict(with_names(plain, RENAMED))
 
 
 @functools.cache

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from trainables.config.fields import NotNegative, Positive, Rule, Section, at_least
 from trainables.errors import RemovedOption, require
 from trainables.plain import Json
+from trainables.registry.lookup import facts_of
 
 # A layer delivers at least 90 % of the descent asked of it (docs/decisions/0001). Where a space
 # says otherwise, verdicts follow it, and early signs the larger one (docs/decisions/0015).
@@ -196,3 +197,13 @@ class ConstraintConfig(Section):
     def is_adam(self) -> bool:
         """True when dual steps know no size of the signal: Adam, with either decay."""
         return self.dual_optimizer in ("adam", "adamw")
+
+
+def default_constraint(task: str) -> ConstraintConfig:
+    """The constraint of a run that does not specify one.
+
+    In text f0 is the constant prediction's loss, of a virtual layer 0: the input is no prediction.
+    """
+    if facts_of(task).has_identity:
+        return ConstraintConfig()
+    return ConstraintConfig(reference="virtual_layer0", reference_unit="constant")

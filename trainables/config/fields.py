@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import math
 import re
 import types
 import typing
@@ -222,3 +223,13 @@ def _whole_number(name: str, value: object) -> object:
     require(isinstance(value, int) and not isinstance(value, bool), name, value, "a whole number")
     require(abs(cast(int, value)) < 2**63, name, value, "a whole number of 64 bits")
     return value
+
+
+def named_gamma(gamma: float) -> float:
+    """The two decimals that a gamma is but for rounding, or the gamma itself; 0 has no sign.
+
+    >>> named_gamma(0.1 + 0.2), named_gamma(0.123), str(named_gamma(-0.0))
+    (0.3, 0.123, '0.0')
+    """
+    named = round(gamma, 2) + 0.0
+    return named if math.isclose(gamma, named) else gamma

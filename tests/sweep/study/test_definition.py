@@ -23,7 +23,7 @@ from sweep.study.registration import registered
 from sweep.study.requirements import folder_of, with_folder, with_folders_of
 from tests.support.proposals import stored_proposals
 from tests.support.sweeps import FEASIBLE, SPACE, store_sweep
-from trainables.config.arm import FIRST_NAMES
+from trainables.config.renamed import FIRST_NAMES
 from trainables.errors import InvalidValue, StoreError
 from trainables.plain import with_names
 from trainables.records.arms import ArmStore

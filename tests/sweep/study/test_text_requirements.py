@@ -17,7 +17,8 @@ from sweep.study.requirements import resolve_checkpoints, resolve_data
 from tests.support.data.text_checkpoints import tiny_encoder
 from tests.support.data.text_runs import text_task, tiny_text
 from trainables.build import build_model
-from trainables.config.arm import ArmConfig, default_constraint
+from trainables.config.arm import ArmConfig
+from trainables.config.constraint import default_constraint
 from trainables.errors import BadData, InvalidValue, UnknownName
 
 
