@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import socket
 import time
-import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -53,15 +52,9 @@ from trainables.retries import ARM_STARTS
 from trainables.sharding.ranks import ALONE, Company, Ranks
 from trainables.signs.diagnosis import dual_warnings
 from trainables.signs.early_signs import EarlySigns
+from trainables.signs.failures import failure_text
 from trainables.tasks.base import References, Task
 from trainables.training import Training, from_bytes, to_bytes
-
-TOO_LITTLE = {
-    "GPU": "Raise accumulate, set model.recompute=true (decoders and encoders; docs/text.md), "
-    "lower batch_size, or give the arm a larger GPU.",
-    "CPU": "Train fewer arms at a time with --workers, raise accumulate, set model.recompute=true "
-    "(decoders and encoders; docs/text.md), lower batch_size, or give the machine more memory.",
-}
 
 
 @dataclass
@@ -220,7 +213,7 @@ class ArmRun:
             raise GpuShareTooSmall(
                 f"arm {self.signature} needs more than {self.gpu_share:g} of its GPU ({error})."
             ) from None
-        return why_failed(error)
+        return failure_text(error)
 
     def _settle(self, arm: _Arm) -> None:
         report = self._report(arm)
@@ -398,17 +391,6 @@ def built(
         config, task.scales, device, dtype, steps_per_epoch=task.steps_per_epoch
     )
     return task, Training(config, task, model, weighting, ranks)
-
-
-def why_failed(error: Exception) -> str:
-    """An error of training in one line, with advice where there is some."""
-    if isinstance(error, SweepError):
-        return str(error)
-    if (memory := exhausted(error)) is not None:
-        return f"out of {memory} memory ({error}). {TOO_LITTLE[memory]}"
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    what = str(error).rstrip(".")
-    return f"{type(error).__name__}: {what} (in {last.name}, line {last.lineno})."
 
 
 def _now_ms() -> int:

@@ -32,7 +32,7 @@ from trainables.config.constraint import REMOVED
 from trainables.config.renamed import FIRST_NAMES
 from trainables.errors import InvalidValue, Misuse, RemovedOption, UnknownName
 from trainables.plain import with_names
-from trainables.primal_dual.constraints import dual_step
+from trainables.primal_dual.dual_steps import dual_step
 from trainables.primal_dual.schedule import is_dual_step, lr_factor
 
 

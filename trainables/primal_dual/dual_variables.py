@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from trainables.config.arm import ConstraintConfig
-from trainables.primal_dual.constraints import (
+from trainables.primal_dual.dual_steps import (
     augmented_multipliers,
     bare_decay_step,
     dual_step,

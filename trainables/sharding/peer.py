@@ -7,7 +7,7 @@ import socket
 
 import torch
 
-from trainables.arm_run import built, why_failed
+from trainables.arm_run import built
 from trainables.build import parameter_dtype
 from trainables.code_version import DISTRIBUTION, training_version
 from trainables.config.arm import ArmConfig
@@ -16,6 +16,7 @@ from trainables.records.arms import ArmStore
 from trainables.records.retrying import RetryingStore
 from trainables.sharding.gang import Gang, found_place, is_disconnect, say_failed, say_here
 from trainables.sharding.order import PeerOrder
+from trainables.signs.failures import failure_text
 from trainables.training import from_bytes
 
 
@@ -35,7 +36,7 @@ def follow(order: PeerOrder) -> None:
     except Exception as error:
         if not is_disconnect(error):
             which = f"process {order.rank + 1} of {order.count}"
-            say_failed(place, which, error, why_failed(error))
+            say_failed(place, which, error, failure_text(error))
     finally:
         os._exit(0)
 

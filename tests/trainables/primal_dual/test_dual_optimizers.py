@@ -14,13 +14,12 @@ from torch import Tensor
 from tests.support.oracles import TINY
 from trainables.config.arm import ConstraintConfig
 from trainables.errors import InvalidValue
-from trainables.primal_dual.constraints import (
-    Scales,
+from trainables.primal_dual.constraints import Scales, violations
+from trainables.primal_dual.dual_steps import (
     augmented_multipliers,
     bare_decay_step,
     dual_step,
     nupi_step,
-    violations,
 )
 from trainables.primal_dual.dual_variables import Multipliers
 from trainables.primal_dual.weighting import PrimalDual

@@ -22,13 +22,13 @@ from trainables.primal_dual.constraints import (
     Scales,
     allowed_losses,
     descent_constraints,
-    dual_step,
     is_feasible,
     layer_weights,
     missing_shares,
     slack,
     violations,
 )
+from trainables.primal_dual.dual_steps import dual_step
 from trainables.primal_dual.dual_variables import Multipliers, Slacks
 from trainables.primal_dual.weighting import PrimalDual, on_device
 

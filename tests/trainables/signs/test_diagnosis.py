@@ -11,11 +11,7 @@ import pytest
 
 from tests.support.oracles import TINY
 from trainables.arm_run import ArmRun
-from trainables.primal_dual.constraints import (
-    Scales,
-    descent_constraints,
-    violations,
-)
+from trainables.primal_dual.constraints import Scales, descent_constraints, violations
 from trainables.records.arm_record import Report
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
