@@ -381,7 +381,7 @@ def _arms_of(seed: str, run: Mapping[str, Json]) -> Iterator[Mapping[str, Json]]
         wrong = [n for n, kind in _OF_AN_ARM.items() if not isinstance(fields.get(n, _GONE), kind)]
         if wrong:
             raise InvalidValue(
-                f"the {arm} arm of seed {seed} must say its {', '.join(_OF_AN_ARM)}; missing or "
+                f"the {arm} arm of seed {seed} must have {', '.join(_OF_AN_ARM)}; missing or "
                 f"of another type: {', '.join(wrong)}. Export the configuration again."
             )
         yield fields

@@ -68,7 +68,7 @@ TERMS: Mapping[str, Term] = {
     "f0": _term("the fixed loss that bounds the first constrained layer"),
     "Lagrangian": _term(
         "the default form: the last loss plus each layer's multiplier times its violation is "
-        "trained, with its whole gradient"
+        "trained, with its full gradient"
     ),
     "detached": _term(
         "no gradient flows into the loss before a layer, so that no layer can meet its constraint "
@@ -86,7 +86,7 @@ TERMS: Mapping[str, Term] = {
         "multiplier"
     ),
     "missing share": _term(
-        "violation over the reduction that was asked: 0 met, 1 no descent, above 1 the loss rises",
+        "violation over the required reduction: 0 met, 1 no descent, above 1 the loss rises",
         unit="fraction",
     ),
     "feasible": _term(

@@ -179,8 +179,8 @@ class Checkpoint:
         depth = getattr(config, "num_hidden_layers", None)
         if not isinstance(depth, int):
             raise InvalidValue(
-                f"checkpoint {self.name!r} is of type {config.model_type!r}, which does not say "
-                "how many layers it has: give model.checkpoint one encoder, not several in one."
+                f"checkpoint {self.name!r} is of type {config.model_type!r}, which does not state "
+                "its number of layers: give model.checkpoint one encoder, not several in one."
             )
         return depth
 

@@ -83,8 +83,8 @@ def _counted_steps(run: ArmConfig, name: str, dual_lr: float) -> float:
     if constraint.dual_every_unit != "step":
         raise InvalidValue(
             f"a {kind} range of {name} needs dual_every_unit 'step', got "
-            f"{constraint.dual_every_unit!r}: how many epochs a run has, only its data say. Give "
-            f"{name} a LogUniform range of plain values in a space file."
+            f"{constraint.dual_every_unit!r}: the number of epochs of a run depends on its data. "
+            f"Give {name} a LogUniform range of plain values in a space file."
         )
     steps = effective_dual_steps(run, steps_per_epoch=1, until=run.steps)
     if not (dual_lr > 0 and steps > 0):

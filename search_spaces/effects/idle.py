@@ -84,7 +84,7 @@ def _of_setting(space: SearchSpace, setting: Setting) -> Iterator[str]:
             is_stated = RESILIENCE in stated(ranges)
             by_effect = "" if is_stated else ", or state it by what it does: LogDecay(0.1, 10)"
             yield (
-                f"{RESILIENCE} does next to nothing in {share:.0%} of the box: over the whole run "
+                f"{RESILIENCE} does next to nothing in {share:.0%} of the box: over the run "
                 f"it takes less than {IDLE_DECAY:.0%} off a multiplier there. Raise its range"
                 f"{by_effect}."
             )

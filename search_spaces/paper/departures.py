@@ -96,7 +96,7 @@ def _of_model(config: ArmConfig) -> Iterator[str]:
     if config.task == "video_denoising" and data.frames != _VIDEO_FRAMES:
         yield f"sequences have {data.frames} frames; the paper's likely {_VIDEO_FRAMES}"
     if model.name in ("encoder", "decoder"):
-        yield "word embeddings are frozen in both arms; the paper fine-tunes whole networks"
+        yield "word embeddings are frozen in both arms; the paper fine-tunes all weights"
     if model.name in ("encoder", "decoder", "vit"):
         yield "there is no dropout; the paper's networks have that of their checkpoints"
     if config.facts.answers:

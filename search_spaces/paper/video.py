@@ -48,7 +48,7 @@ IDENTITY_MEAN_RMSE = {"ucsd_ped2": 11.39}
 BLANK_MEAN_RMSE = 100.0  # a blank image came to 112 on Ped2; the paper's failed cells: 105 to 138
 
 
-OTHER_MODEL = "another model than ours"  # a doubt that begins so is about our default variant
+OTHER_MODEL = "another model than our default"  # begins a doubt about our default variant
 # What is trained here where the paper's model is another one, by model and variant.
 DEPARTURES: dict[tuple[str, str], str] = {
     ("ut", "distance"): (

@@ -35,7 +35,7 @@ COLUMNS: dict[str, tuple[str, str]] = {  # unit, meaning
     "reason": ("", "why it ended early"),
     "codes": ("", "the code that trained both arms: one digest, or several where they differ"),
     "step": ("steps", "primal steps at the report, or at the last one"),
-    "steps": ("steps", "primal steps of the whole training"),
+    "steps": ("steps", "primal steps of the complete training"),
     "outcome": ("", "of the proposal over its seeds: feasible, infeasible, or how it ended"),
     "outcome_of_seed": ("", "the same of this seed alone"),
     "winner": ("yes or no", "the pair is the winner of its setting"),

@@ -185,7 +185,7 @@ def newest_first(objects: ObjectStore) -> list[str]:
 def status(name: str | None, at: ShownSettings, watch: bool, as_json: bool) -> None:
     """Show a sweep's progress: arms, outcomes, and what is training.
 
-    Without NAME it is about the newest sweep.
+    Default NAME: the newest sweep.
     """
     if watch and as_json:
         raise click.UsageError("--watch is for people and --json for programs: give one of them.")
@@ -248,7 +248,7 @@ def _confirmed_text(name: str, at: ShownSettings) -> str:
     if not objects.exists(definition_name(other)):
         return ""
     shown = advice.command("best", other, storage=objects.root)
-    return f"What fresh seeds say of its pairs: `{shown}`."
+    return f"Results of its pairs on fresh seeds: `{shown}`."
 
 
 def _print_status(entry: StatusAnswer, at: ShownSettings) -> None:
@@ -340,9 +340,9 @@ def _print_training(entry: StatusAnswer) -> None:
 def best(name: str | None, at: ShownSettings, as_json: bool) -> None:
     """Show the best feasible pair of every setting, and why the others lost.
 
-    What they come to is said first. Of many settings each gets a line; --only or --full shows them
-    whole. Over several search seeds numbers are means, and verdicts are those of the mean losses.
-    Of a confirmation: its table. Without NAME it is about the newest sweep.
+    The overall finding comes first. Many settings get one line each; --only or --full shows them in
+    full. With several search seeds, numbers are means and verdicts are those of the mean losses.
+    A confirmation is shown as its table. Default NAME: the newest sweep.
     """
     name = meant(name, at)
     if at.address is not None:

@@ -132,10 +132,10 @@ def reproduce(
 ) -> None:
     """Train one cell of a table again, and print old and new numbers side by side.
 
-    CELL is a setting, for both arms of the pair that tables show of it, and may say more:
-    SETTING/constrained, SETTING/unconstrained, of a confirmation also SETTING/CONTROL, #PROPOSAL
-    for another proposal, and @SEED for one seed alone. Nothing of the sweep is changed. Exit 1 if a
-    number differs by more than a millionth of itself.
+    CELL is a setting, for both arms of the pair that tables show, or one of its arms:
+    SETTING/constrained, SETTING/unconstrained, or in a confirmation SETTING/CONTROL. Append
+    #PROPOSAL for another proposal and @SEED for a single seed. The sweep is not changed. Exit 1 if
+    a number differs by more than a relative 1e-6.
     """
     tell_that_it_is_here("it trains here. Its storage root is that of --storage.")
     from sweep.results.cells import find_cell, parse_cell
@@ -269,7 +269,7 @@ def stop(name: str, at: Place) -> None:
         raise Misuse(f"{name} is not running, so there is nothing to stop.")
     request_stop(objects, name)
     how = (
-        f"asked {driver} to stop"
+        f"sent a stop request to {driver}"
         if driver
         else "no running driver was found; a stop request was stored, so no job will restart one"
     )

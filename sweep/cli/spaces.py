@@ -55,9 +55,7 @@ def spaces(
     """
     if name is None:
         if options or gpu:
-            raise Misuse(
-                "--set, --only, --full and --gpu say what of one space to show: give NAME."
-            )
+            raise Misuse("--set, --only, --full and --gpu apply to one space: give NAME.")
         _list(as_json)
         return
     space = options.space_of(name)

@@ -79,7 +79,7 @@ def export_(
 ) -> None:
     """Write tables (CSV, Markdown, LaTeX), configurations that re-run exactly, and a manifest.
 
-    Without NAME it is about the newest sweep.
+    Default NAME: the newest sweep.
     """
     from sweep.confirmation.stages import files_of
     from sweep.results.export import export, write_files
@@ -151,8 +151,8 @@ def report_(
 ) -> None:
     """Write an HTML report with findings, tables and figures (PDF and PNG).
 
-    Of a sweep that still runs it says how far it is. Of a confirmation: its plan and comparisons.
-    Without NAME it is about the newest sweep.
+    The report of a running sweep shows its progress; that of a confirmation, its plan and
+    comparisons. Default NAME: the newest sweep.
     """
     from sweep.report.report import FORMATS, PAGE, Reported, figure_files, report, write_files
 
@@ -234,8 +234,8 @@ def answers_(
     """Let both arms of the winners answer prompts; a judge can compare the answers.
 
     Writes a list of answers for every setting, seed, arm and noise level, in the fields of
-    AlpacaEval's model outputs; with --judge also win_rates.csv. Stopped or called again, it goes
-    on: what is there is not asked for again.
+    AlpacaEval's model outputs; with --judge also win_rates.csv. Run it again to continue: answers
+    and judgements that exist are kept.
     """
     from sweep.report.win_rates import Judge, read_instructions, set_name, sole_writer
 

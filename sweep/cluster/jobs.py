@@ -216,7 +216,7 @@ class Jobs:
                     "`ray start` on the head. Just after a start, wait a minute instead."
                 ) from error
             raise Failure(
-                f"the job server at {self.url} could not be asked: {_one_line(error)}. Is the "
+                f"the job server at {self.url} did not answer: {_one_line(error)}. Is the "
                 "cluster up, and is this the address of its dashboard?"
             ) from error
 

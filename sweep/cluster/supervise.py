@@ -290,7 +290,7 @@ def _is_stop_requested(objects: ObjectStore, name: str, known: str) -> bool:
     except StoreError:
         return False
     if is_requested:
-        _say(f"{name} was asked to stop. `{advice.resume(name, objects.root)}` continues it.")
+        _say(f"{name} got a stop request. `{advice.resume(name, objects.root)}` continues it.")
     return is_requested
 
 

@@ -113,8 +113,8 @@ def is_url(address: str) -> bool:
     if address.endswith((".yaml", ".yml")) and Path(address).is_file():
         return False
     raise Misuse(
-        "--address must be the URL of a cluster's dashboard, like http://127.0.0.1:8265, or a "
-        f"cluster.yaml that is there, got {shown(address)!r}."
+        "--address must be the URL of a cluster's dashboard, like http://127.0.0.1:8265, or "
+        f"an existing cluster.yaml, got {shown(address)!r}."
     )
 
 

@@ -268,16 +268,16 @@ def _differences(there: Plan, given: Plan) -> list[str]:
         if before != now:
             if option == "--seeds" and isinstance(given, ReplicationsPlan):
                 option = "--replications"
-            lines.append(f"{option}: planned {before}, asked for {now}")
+            lines.append(f"{option}: planned {before}, requested {now}")
     planned = {one.name: one for one in there.settings}
     for one in given.settings:
         other = planned.pop(one.name, None)
         if other is None or (other.proposal, other.point) != (one.proposal, one.point):
             number = "none" if other is None else f"proposal {other.proposal}"
-            lines.append(f"{one.name}: planned {number}, asked for proposal {one.proposal}")
-    lines += [f"{name}: planned, not asked for" for name in planned]
+            lines.append(f"{one.name}: planned {number}, requested proposal {one.proposal}")
+    lines += [f"{name}: planned, not requested" for name in planned]
     if not lines and there.trained != given.trained:
-        lines = [f"what is trained: planned {there.trained}, asked for {given.trained}"]
+        lines = [f"what is trained: planned {there.trained}, requested {given.trained}"]
     return lines
 
 

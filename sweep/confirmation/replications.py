@@ -107,7 +107,7 @@ def refuse_other_search(search: Definition, plan: ReplicationsPlan) -> None:
     """Raise Misuse where the search that is there is no longer the one that was planned for."""
     if trained_by(search, plan) != plan.trained:
         raise Misuse(
-            f"{plan.name} is planned for another search than the {search.name} that is there: its "
+            f"{plan.name} is planned for another search than the stored {search.name}: its "
             "settings, ranges or base run differ. Repeat this one with another --name."
         )
 

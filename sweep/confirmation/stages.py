@@ -21,7 +21,7 @@ def plan_of(objects: ObjectStore, definition: Definition) -> Plan:
     plan = load_plan(objects, definition.name)
     if plan is None:
         raise StoreError(
-            f"the plan of {definition.name} is gone below {objects.root}: what it would say is no "
+            f"the plan of {definition.name} is gone below {objects.root}: without it there is no "
             "confirmation. Restore it from a copy, or confirm again under another --name."
         )
     return plan

@@ -79,7 +79,7 @@ def notes(entry: ConfirmationSummary) -> list[str]:
         "Paired by seed; every planned seed counts, one that "
         f"ended without a result as the {entry.worst_score}.",
         f"Interval: {'; '.join(sorted(intervals))}. p: {p_text(design)}, adjusted: families first "
-        f"and their settings after them (Holm); the error of the whole table is {design.error:g}"
+        f"and their settings after them (Holm); the error of the entire table is {design.error:g}"
         + (", and that of all controls together the same." if entry.controls else "."),
         *([f"Gain over all ended: {EARLY}"] if any(map(is_early, every)) else []),
         "certified: constrained networks that the test units certify as feasible, of those on the "

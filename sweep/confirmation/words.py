@@ -326,7 +326,7 @@ def limits(entry: ConfirmationSummary) -> list[str]:
     if any(contrast.outcome == "equivalent" for contrast in entry.contrasts):
         texts.append(
             f"Equivalent: two one-sided tests rule out {entry.design.smallest_effect:g} "
-            f"{entry.unit} or more either way, each at the whole level, so that an interval may "
+            f"{entry.unit} or more either way, each at the full level, so that an interval may "
             "reach beyond. It takes precedence over better and worse, whose p is given as well."
         )
     drawn = [contrast.units for contrast in entry.contrasts if contrast.units is not None]
@@ -346,7 +346,7 @@ def limits(entry: ConfirmationSummary) -> list[str]:
     if not entry.design.sign_flips:
         texts.append(
             "The plan is from before sign flips had to agree: where differences are not normal its "
-            "t tests err more often than they say (docs/statistics.md)."
+            "t tests err more often than they promise (docs/statistics.md)."
         )
     if any(CONTROLS[name].ranges for name in entry.controls):
         texts.append("What was tuned was tuned once: this is about these configurations.")

@@ -17,7 +17,7 @@ TOKEN_ADVICE = (
 OPEN_CLUSTER_ADVICE = f"Take it down and start it again with a token. {TOKEN_ADVICE}"
 SILENT_HEAD_ADVICE = (
     "Check that the head is up and has memory and CPU left (`ray status`, `top`). dashboard.log "
-    "and gcs_server.out in its /tmp/ray/session_latest/logs say more; `ray up` starts Ray anew."
+    "and gcs_server.out in its /tmp/ray/session_latest/logs have details; `ray up` starts Ray anew."
 )
 
 

@@ -16,7 +16,7 @@ from trainables.code_version import DISTRIBUTION
 SILENT = "node"  # the check of a node that sent no report
 SILENT_ADVICE = (
     f"Check that the node is up and that {DISTRIBUTION} is installed on it in the head's version: "
-    "`ray up` installs it. Ray's logs on the node say more."
+    "`ray up` installs it. Ray's logs on the node have details."
 )
 CLOCK_LIMIT_S = 2.0  # times in MLflow and in logs are of different machines' clocks
 NAMED = 3  # nodes in a line; more are counted
@@ -97,9 +97,9 @@ def check_machines(machines: Sequence[str], addresses: Collection[str]) -> Check
         False,
         f"worker_ips not in the cluster: {list_names(missing)}",
         "A machine that is on may still be set up; else the head's "
-        "/tmp/ray/session_latest/logs/monitor.* say why. Ray never tries a machine again whose "
-        "setup failed once or that was off for 15 minutes: repair it and run `ray up` again, which "
-        "ends running drivers; `sweep resume NAME` continues them.",
+        "/tmp/ray/session_latest/logs/monitor.* have the reason. Ray never tries a machine again "
+        "whose setup failed once or that was off for 15 minutes: repair it and run `ray up` again, "
+        "which ends running drivers; `sweep resume NAME` continues them.",
     )
 
 

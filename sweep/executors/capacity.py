@@ -140,7 +140,7 @@ class ClusterCapacity:
                 "machines of the cluster hold" if _s(self._arm) else "machine of the cluster holds"
             )
             what = f"no {hold} an arm, which needs {self._arm}"
-            request = f"; the cluster is asked for {more} places" if more else ""
+            request = f"; {more} places were requested from the cluster" if more else ""
             self.waits_for = f"a machine: {what}{request}"
             self._tell(f"{what}; waiting for one", now_s)
 

@@ -62,8 +62,8 @@ FIGURES: Mapping[str, Drawing] = {
     ),
     "search-gain": Drawing(
         "Gain in the search, and on fresh seeds",
-        "What the search saw of each pair that was confirmed, and what fresh seeds and the test "
-        "split say of it, with its interval. Below the dashed line the search promised too much.",
+        "The gain of each confirmed pair in the search, and on fresh seeds and the test split with "
+        "its interval. Below the dashed line the search promised too much.",
         confirmed.search_gain,
         a_page=30,
     ),
@@ -128,7 +128,7 @@ FIGURES: Mapping[str, Drawing] = {
     "ablation": Drawing(
         "Score by alpha and dual learning rate",
         "Every finished proposal at three test gammas, whatever its verdict: mean, from the lowest "
-        "to the highest seed; dashed: plain training. Of a search the other searched values differ "
+        "to the highest seed; dashed: plain training. In a search the other searched values differ "
         "too, so that a trend is no effect of this one; lines join proposals that differ in "
         "nothing else.",
         search.ablation,
@@ -165,7 +165,7 @@ FIGURES: Mapping[str, Drawing] = {
     ),
     "trajectories": Drawing(
         "Multipliers and layer weights over training",
-        "Of the constrained network, at its reports, means over seeds; from the first layer, dark, "
+        "The constrained network, at its reports, means over seeds; from the first layer, dark, "
         "to the last, bright. Weights are means over the steps between reports.",
         training.trajectories,
         a_page=4,

@@ -201,7 +201,7 @@ class Judge:
                 import alpaca_eval
         except ImportError as error:
             raise Misuse(
-                f"--judge needs the package alpaca_eval, which is not installed as a whole "
+                f"--judge needs the package alpaca_eval, which is not fully installed "
                 f"({error}): pip install 'descent-sweep[judge]', or "
                 "pip install 'alpaca_eval>=0.6.6,<0.7' 'setuptools<81'."
             ) from error
@@ -218,7 +218,7 @@ class Judge:
         except Exception as error:  # the package raises plain ones
             raise InvalidValue(
                 f"--judge {config} is no annotator of alpaca_eval ({_named(error)}). Give the YAML "
-                "file of one, with its templates' whole paths, or the name of a folder in "
+                "file of one, with the full paths of its templates, or the name of a folder in "
                 f"{named}, like weighted_alpaca_eval_gpt4_turbo."
             ) from error
         digest = hashlib.sha256(made_of.encode()).hexdigest()[:8]

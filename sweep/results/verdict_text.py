@@ -41,7 +41,7 @@ def verdict_lines(entry: SettingSummary) -> list[str]:
         least = entry.least_descent
         must = f"; a winner must ask for {100 * least:.0f} % at least" if least else ""
         lines.append(
-            f"asked: all layers together remove {100 * entry.demanded_descent:.0f} % of the "
+            f"required: all layers together remove {100 * entry.demanded_descent:.0f} % of the "
             f"reference loss f0{must}"
         )
     if codes := codes_text(entry.codes):
@@ -138,7 +138,7 @@ def frontier_text(frontier: Sequence[FrontierPoint]) -> str:
     points = (
         f"{p.objective:.4f} for {100 * p.demanded_descent:.0f} % (p{p.number})" for p in frontier
     )
-    return "objective (lower is better) for the fraction of f0 asked: " + ", ".join(points)
+    return "objective (lower is better) for the required fraction of f0: " + ", ".join(points)
 
 
 def importance_text(importance: Importance) -> str:

@@ -167,7 +167,7 @@ def _why_no_winner(closest: ProposalResult | None, reason: str) -> str:
     unit = "times" if judgement.worst > 1 else "of"
     text = (
         f"no proposal is feasible: the closest, proposal {number}, misses "
-        f"{judgement.worst:.2f} {unit} the reduction asked of layer {judgement.worst_layer} "
+        f"{judgement.worst:.2f} {unit} the reduction required of layer {judgement.worst_layer} "
         f"(allowed {closest.tolerance:.2f})"
     )
     if is_feasible(np.array(judgement.training), closest.tolerance):

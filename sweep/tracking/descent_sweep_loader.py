@@ -18,9 +18,9 @@ def _load_pyfunc(data_path: str) -> Predictor:
         from trainables.predictor import Predictor
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            f"this model needs the Python package descent-sweep, which is not installed here as a "
-            f"whole ({error}): install it from its repository, `pip install FOLDER`, in the "
-            "version that the model's tag `descent_sweep` says.",
+            f"this model needs the Python package descent-sweep, which is not fully installed "
+            f"here ({error}): install it from its repository, `pip install FOLDER`, in the version "
+            "of the model's tag `descent_sweep`.",
             name=error.name,
         ) from error
     return Predictor.load(Path(data_path))

@@ -162,8 +162,8 @@ def _configuration(**changes: object) -> dict[str, object]:
         (_configuration() | {"runs": [1]}, "runs must hold a run for each seed"),
         (_configuration() | {"training_version": None}, "training_version must be a whole number"),
         (_configuration(constrained={"signature": "a"}), "status, evaluation, environment"),
-        (_configuration(constrained=None), "the constrained arm of seed 0 must say"),
-        (_configuration(unconstrained=3), "the unconstrained arm of seed 0 must say"),
+        (_configuration(constrained=None), "the constrained arm of seed 0 must have"),
+        (_configuration(unconstrained=3), "the unconstrained arm of seed 0 must have"),
     ],
 )
 def test_a_damaged_configuration_is_refused_when_it_is_read(

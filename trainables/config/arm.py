@@ -193,7 +193,7 @@ class ArmConfig(Section):
             "accumulate",
             f"1 with form {constraint.form!r}, dual_optimizer {constraint.dual_optimizer!r} and "
             f"weights_by {constraint.weights_by!r}",
-            "its layer weights need the losses of the whole batch at once.",
+            "its layer weights need the losses of the full batch at once.",
         )
         if self.model.layers == 0:
             return  # known once the checkpoint is read

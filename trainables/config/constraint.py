@@ -42,7 +42,7 @@ class ConstraintConfig(Section):
 
     alpha: Annotated[
         float,
-        Rule(lambda a: 0 < a < 1, "in (0, 1)", "no layer can remove more than its whole loss."),
+        Rule(lambda a: 0 < a < 1, "in (0, 1)", "no layer can remove more than all of its loss."),
     ] = 0.2  # each layer must cut the expected loss by this fraction, eq. (4)
     form: Literal["difference", "ratio"] = "difference"
     # ^ f_l - (1 - alpha) f_{l-1} <= 0, or f_l / f_{l-1} - (1 - alpha) <= 0: not the Lagrangian

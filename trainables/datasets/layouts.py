@@ -183,8 +183,7 @@ def given_folder(data: DataConfig, expected: str) -> Path:
     if not is_folder:
         state = "is not a folder" if exists else "does not exist"
         raise BadData(
-            f"data.folder {given} {state}. {expected} On a cluster it must be there on "
-            "every machine."
+            f"data.folder {given} {state}. {expected} On a cluster it must exist on every machine."
         )
     if not any(given.iterdir()):
         raise BadData(f"data.folder {given} is empty. {expected}")

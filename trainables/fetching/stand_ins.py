@@ -36,7 +36,7 @@ def pointer_or_page(start: bytes) -> str | None:
     if start.startswith(b"version https://git-lfs.github.com/spec/"):
         return (
             "a Git LFS pointer, not the file itself. Run `git lfs pull` in the clone, or copy the "
-            "files from where they are whole."
+            "files from where they are complete."
         )
     if start.startswith((b"/annex/objects/", b"../.git/annex/", b".git/annex/")):
         return "a git-annex pointer, not the file itself. Run `git annex get .` in the clone."

@@ -224,7 +224,7 @@ class ObjectStore:
             self._put_local(path, _sealed(content), replace=False)
         except FileExistsError:
             if not path.exists():  # NFS remembers for a while that it was not
-                raise OSError(errno.ESTALE, "it is there and cannot be seen yet") from None
+                raise OSError(errno.ESTALE, "it exists but cannot be read yet") from None
             return False
         return True
 

@@ -77,7 +77,7 @@ def print_overview(entries: Sequence[SettingSummary]) -> None:
         f"{metric.direction}. {brief('gain')}.",
         f"miss: missing share of the worst layer: {TERMS['missing share'].brief}; feasible up to "
         f"{entries[0].tolerance:+.2f}.",
-        "feasible: of the proposals tried. --only SETTING or --full shows pairs whole.",
+        "feasible: of the proposals tried. --only SETTING or --full shows complete pairs.",
     ):
         out.print(Paragraph(term, hanging=2))
 

@@ -165,7 +165,7 @@ def _legend(entry: ConfirmationSummary) -> list[str]:
         f"from, to: {'; '.join(intervals)}.",
         *([f"all ended seeds: {EARLY}"] if any(map(is_early, entry.contrasts)) else []),
         f"p: {p_text(entry.design)}, adjusted: families first, then their settings (Holm), "
-        f"{error:g} for the whole table"
+        f"{error:g} for the entire table"
         + (f", and {error / len(controls):.2g} for each control." if controls else "."),
         *([_UNITS] if any(contrast.units for contrast in entry.contrasts) else []),
         *_search_legend(entry.settings),

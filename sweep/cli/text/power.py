@@ -36,7 +36,7 @@ def print_power(design: Design, seeds: Sequence[int], unit: str = "seeds") -> No
             f"deviation of the differences between {unit}. "
             f"{counted(families, 'family')}, "
             f"{counted(len(design.settings), 'setting')}, "
-            f"error {design.error:g} for the whole table. Sign flips of {count} {unit} have no p "
+            f"error {design.error:g} for the entire table. Sign flips of {count} {unit} have no p "
             f"below {least:.2g}; a family is marked from {first:.2g} on"
             + (": so few can mark nothing." if nothing else ".")
         )

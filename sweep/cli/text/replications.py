@@ -99,7 +99,7 @@ def _legend(entry: ReplicationsSummary) -> Iterator[str]:
         )
     yield (
         f"p: {p_text(design)}, adjusted: families first, then their settings (Holm), "
-        f"{design.error:g} for the whole table."
+        f"{design.error:g} for the entire table."
     )
     for one in settings:
         yield from (f"{one.name}: {text}" for text in few_seeds(one, design, _UNIT))

@@ -230,7 +230,7 @@ def _rules(plan: Plan, unit: str) -> list[str]:
     return [
         f"Plan {plan.digest}; what it trains hashes to {plan.trained or 'nothing known'}.",
         f"{len(plan.seeds)} fresh seeds from {plan.seeds[0]}, tested at {looks} seeds "
-        f"({design.rule}); error {design.error:g} for the whole table.",
+        f"({design.rule}); error {design.error:g} for all comparisons together.",
         "No smallest difference of interest was named."
         if least is None
         else f"Equivalent below {least:g} {unit}.",

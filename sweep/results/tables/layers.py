@@ -66,7 +66,7 @@ def layers_table(space: SearchSpace, summaries: Sequence[SettingSummary]) -> Tab
         "gamma; losses in the task's own unit; missing share: of those "
         "means, or of the median seed where that misses more.",
         "The unconstrained arm never trains its readout on inner layers: where there are probes, "
-        "they say what its inner layers hold.",
+        "they show what its inner layers hold.",
     ]
     rows = rows_of([*pair_columns(space), layer, *by_arm, *map(missing.column, ARMS)], lines)
     shown = shown_of([setting, HEADED[1], layer, *by_quantity], lines)

@@ -320,7 +320,7 @@ def test_html_of_a_finished_sweep_says_what_was_found(objects: ObjectStore) -> N
     assert Parsed(one).cells[0] == "constrained"
     assert "Winner: proposal 0; 3 of 3 proposals finished: 3 feasible." in one
     assert "alpha 0.2" in one
-    assert "asked: all layers together remove" in one
+    assert "required: all layers together remove" in one
 
 
 def test_html_of_a_running_sweep_says_how_far_it_is(objects: ObjectStore) -> None:

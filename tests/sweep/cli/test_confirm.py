@@ -144,7 +144,7 @@ def test_another_plan_under_that_name_is_refused(confirmed: str) -> None:
         "confirm", "mine", "--proposal", "only=0", "--seeds", "4", "--storage", confirmed
     )
     assert "has a plan already" in said
-    assert "--seeds: planned 2, asked for 4\nLeave" in said  # and nothing that nobody asked for
+    assert "--seeds: planned 2, requested 4\nLeave" in said  # and nothing that nobody asked for
     other = ("--seeds", "3", "--name", "mine.again")
     out = " ".join(confirm(confirmed, *other, "--where", "inline").stdout.split())
     plan = load_plan(ObjectStore(confirmed), "mine.again")
@@ -274,7 +274,7 @@ def test_the_text_of_a_whole_confirmation(
     once = " ".join(out.split())
     assert "against plain training paired t interval, 95 %; against controls paired t" in once
     assert "t interval, 97.5 %." in once  # two controls share the error
-    assert "0.05 for the whole table, and 0.025 for each control" in once
+    assert "0.05 for the entire table, and 0.025 for each control" in once
     below = once[once.index(f"{SECOND}, proposal") :]  # of every setting its finding
     assert below.index("Undecided: +0 grey levels, on all test gammas") < below.index(
         "certified feasible:"

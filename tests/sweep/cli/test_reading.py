@@ -49,7 +49,7 @@ def test_list_shows_the_newest_sweep_first_with_its_state(stored: ObjectStore) -
 def test_a_confirmed_sweep_says_where_fresh_seeds_say_what_it_found(root: Path) -> None:
     objects = ObjectStore(root)
     confirmations.searched(objects)
-    said = "What fresh seeds say of its pairs: `sweep best tiny.confirmation"
+    said = "Results of its pairs on fresh seeds: `sweep best tiny.confirmation"
     for is_confirmed in (False, True):
         if is_confirmed:
             confirmations.stored(objects)

@@ -301,9 +301,9 @@ def test_the_plan_stays(objects: ObjectStore, trainer: Trainer) -> None:
     assert "is planned with 2 replications, got --replications 3" in said
     said = refused("confirm", "tiny", "--replications", "2", "--rule", "any_time", *root)
     assert "the confirmation tiny.replications has a plan already" in said
-    assert "--rule: planned looks, asked for any_time" in said
+    assert "--rule: planned looks, requested any_time" in said
     said = refused("confirm", "tiny", "--replications", "2", "--error", "0.1", *root)
-    assert "--error: planned 0.05, asked for 0.1" in said
+    assert "--error: planned 0.05, requested 0.1" in said
     search = load_definition(objects, "tiny")
     put_extension(objects, search.extended(n_proposals=3))
     assert "tiny is not finished" in refused("confirm", "tiny", "--replications", "2", *root)
@@ -368,7 +368,7 @@ def test_another_search_of_that_name_is_no_replication_of_it(
     objects.delete_folder("sweeps/tiny")
     store_searched(objects, replace(search.space, tolerance=0.2))
     said = refused("confirm", "tiny", "--replications", "2", "--storage", objects.root)
-    assert "planned for another search than the tiny that is there" in said
+    assert "planned for another search than the stored tiny" in said
     assert load_plan(objects, "tiny.replications") is None  # a file of its own
 
 

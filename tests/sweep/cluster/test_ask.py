@@ -95,7 +95,7 @@ def test_a_job_says_that_a_sweep_is_driven_also_without_a_lock(
     assert entry["state"] == "running"
     assert entry["driver"]["job"] == "tiny-1"
     assert "by job tiny-1" in sweep("status", "tiny").stdout
-    assert "asked job tiny-1 to stop" in sweep("stop", "tiny").stdout
+    assert "sent a stop request to job tiny-1" in sweep("stop", "tiny").stdout
     assert (results / "sweeps" / "tiny" / "stop").exists()
 
 

@@ -188,7 +188,7 @@ def test_a_sweep_is_stopped_and_resumed_from_the_laptop(
     assert "asked" in sweep("stop", "long").stdout
     stopped = wait_for_state(laptop, "long", "stopped")
     assert stopped["arms"]["final"] < stopped["arms"]["wanted"]
-    assert "asked to stop" in sweep("logs", "long").stdout
+    assert "got a stop request" in sweep("logs", "long").stdout
     faults.rest(0)
     assert sweep("resume", "long").stdout == "long\n"
     assert wait_for_state(laptop, "long", "finished")["arms"]["final"] == 3

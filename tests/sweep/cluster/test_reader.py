@@ -459,7 +459,7 @@ def test_the_reader_knows_which_jobs_drive(
         cluster.jobs[f"{name}-1"] = driver | own
     entry = json.loads(sweep("status", "tiny", "--json").stdout)
     assert (entry["state"], entry["driver"]["job"]) == ("running", "tiny-1")
-    assert "asked job tiny-1 to stop" in sweep("stop", "tiny").stdout
+    assert "sent a stop request to job tiny-1" in sweep("stop", "tiny").stdout
     assert "ended job begins-1, which still prepared" in sweep("stop", "begins").stdout
     assert cluster.jobs["begins-1"]["status"] == "STOPPED"
     assert len(asked(cluster)) == 1

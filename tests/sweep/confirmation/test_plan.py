@@ -64,15 +64,15 @@ def test_plans_that_were_published_keep_their_digest() -> None:
 @pytest.mark.parametrize(
     ("other", "text"),
     [
-        (plan(seeds=10), "--seeds: planned 20, asked for 10"),
-        (plan(controls=()), "--controls: planned penalty, asked for none"),
-        (plan(rule="any_time"), "--rule: planned looks, asked for any_time"),
+        (plan(seeds=10), "--seeds: planned 20, requested 10"),
+        (plan(controls=()), "--controls: planned penalty, requested none"),
+        (plan(rule="any_time"), "--rule: planned looks, requested any_time"),
         (
             plan(settings=(replace(ROW, proposal=5),)),
-            "L3: planned proposal 4, asked for proposal 5",
+            "L3: planned proposal 4, requested proposal 5",
         ),
         (plan(settings=(replace(ROW, name="L5"),)), "L5: planned none"),
-        (plan(settings=()), "L3: planned, not asked for"),
+        (plan(settings=()), "L3: planned, not requested"),
     ],
 )
 def test_another_plan_of_that_name_is_refused(objects: ObjectStore, other: Plan, text: str) -> None:

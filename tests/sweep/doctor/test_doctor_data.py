@@ -240,7 +240,7 @@ def test_a_checkpoint_that_is_missing_or_damaged_is_told_with_what_to_do(tmp_pat
 
     assert "fingerprint" in told("as it was")
     assert "model.safetensors is damaged" in told("short")
-    assert "has no whole tokenizer" in told("without words")
+    assert "has no complete tokenizer" in told("without words")
     assert "cannot read the configuration" in told("without a description")
     assert "there is no such folder" in told("nowhere")
 

@@ -223,7 +223,7 @@ def test_what_keeps_arms_from_being_trained_is_said_until_it_ends() -> None:
     places(capacity, clock, at=0, wanted=10)
     assert capacity.waits_for == (
         "a machine: no machine of the cluster holds an arm, which needs {'CPU': 1.0, 'GPU': 0.5}; "
-        "the cluster is asked for 4 places"
+        "4 places were requested from the cluster"
     )
     cluster.is_away = True
     places(capacity, clock, at=LOOK_EVERY_S)

@@ -108,7 +108,7 @@ def test_what_was_not_measured_is_not_found() -> None:
 # --- where nothing wins ---------------------------------------------------------------------------
 
 WHY = (
-    "no proposal is feasible: the closest, proposal 0, misses 0.93 of the reduction asked of "
+    "no proposal is feasible: the closest, proposal 0, misses 0.93 of the reduction required of "
     "layer 3 (allowed 0.10)"
 )
 

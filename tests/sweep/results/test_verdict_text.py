@@ -74,7 +74,7 @@ def test_best_says_how_sure_it_is_what_was_asked_and_what_counted(
         "together remove 36 % of the reference loss f0; a winner must ask for 30 % at least",
         "the best may lie beyond its range: alpha 0.2 is at the low end",
         "the unconstrained arm diverged on 1 of 2 seeds, and counts as the best constant",
-        "for the fraction of f0 asked: -0.2950 for 36 % (p0), -0.1950 for 36 % (p1)",
+        "for the required fraction of f0: -0.2950 for 36 % (p0), -0.1950 for 36 % (p1)",
     ):
         assert any(words in line for line in lines), words
     print_best(summaries)

@@ -90,7 +90,7 @@ def test_with_bound_zero_the_input_is_layer_0_of_the_judgement() -> None:
     assert not judgement.feasible
     assert judgement.worst_layer == 0
     assert (
-        "asked of layer 0"
+        "required of layer 0"
         in select(
             "s", [ProposalResult(0, {}, (join(finished(config, [0.5, 0.4, 0.3, 0.2]), None),))]
         ).why

@@ -92,7 +92,7 @@ def test_a_sweep_that_is_driven_is_running_and_stays(bucket: ObjectStore) -> Non
         assert (entry["state"], listed["state"]) == ("running", "running")
         assert "sweep stop tiny" in refused("rm", "tiny", "--yes", *root)
         assert "is running already" in refused("resume", "tiny", "--where", "inline", *root)
-        assert "asked process" in sweep("stop", "tiny", *root).stdout
+        assert "sent a stop request to process" in sweep("stop", "tiny", *root).stdout
     assert bucket.names("arms") == arms
     entry = json.loads(sweep("status", "tiny", "--json", *root).stdout)
     assert (entry["state"], entry["driver"]) == ("stopped", None)

@@ -188,9 +188,9 @@ def test_without_a_winner_the_closest_and_its_worst_layer_are_named() -> None:
     assert result.winner is None
     assert result.shown is not None
     assert result.shown.number == 1
-    assert "proposal 1, misses 0.75 of the reduction asked of layer 2 (allowed 0.10)" in result.why
+    assert "misses 0.75 of the reduction required of layer 2 (allowed 0.10)" in result.why
     grown = select("s", [proposal(0, pair([0.5, 0.4, 0.9, 1.2]))])
-    assert "times the reduction asked of layer" in grown.why
+    assert "times the reduction required of layer" in grown.why
 
 
 def test_feasible_but_not_useful_is_no_winner() -> None:

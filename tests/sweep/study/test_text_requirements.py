@@ -98,7 +98,7 @@ def test_what_is_missing_is_named_before_anything_is_written(
         (without / file).unlink()
     for fields, message in (
         ({"model.checkpoint": "nobody/nothing"}, "no checkpoint 'nobody/nothing'"),
-        ({"model.checkpoint": str(without)}, "has no whole tokenizer"),
+        ({"model.checkpoint": str(without)}, "has no complete tokenizer"),
         ({"data.folder": str(tmp_path / "none")}, str(tmp_path / "none")),
         ({"data.name": "imbd"}, "unknown text data set 'imbd'"),
     ):

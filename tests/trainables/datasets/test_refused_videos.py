@@ -109,7 +109,7 @@ def test_the_advice_for_a_cut_video_works(tmp_path: Path) -> None:
 def test_a_text_file_is_no_video(tmp_path: Path) -> None:
     path = tmp_path / "clip.avi"
     path.write_text("not a video\n" * 100)
-    with pytest.raises(BadData, match=r"clip\.avi cannot be decoded: .*whole file of one of \.avi"):
+    with pytest.raises(BadData, match=r"clip\.avi cannot be decoded: .*complete file of one of"):
         decoded(path)
 
 

@@ -89,7 +89,7 @@ REVIEWS_REFUSED = {
     "another name": (rename("one.txt"), "train/pos/one.txt: .* NUMBER_RATING.txt"),
     "a number twice": (
         write("train/pos/1_8.txt", b"x"),
-        "train/pos/1_9.txt: review 1 is there twice, see 1_8.txt",
+        "train/pos/1_9.txt: review 1 exists twice, see 1_8.txt",
     ),
     "an empty review": (write("test/neg/0_2.txt", b" \n"), "test/neg/0_2.txt: it is empty"),
     "other bytes": (write("test/neg/0_2.txt", b"caf\xe9"), "neg/0_2.txt: byte 3 is not UTF-8"),

@@ -77,8 +77,8 @@ def list_tables(data: DataConfig) -> RawText:
             continue
         raise BadData(
             f"{data.name} in {tables.root} has splits {', '.join(tables.splits) or 'none'}; its "
-            f"{split} split has columns {', '.join(_columns(table)) or 'none'}. Of instructions "
-            f"there must be a train split with {' and '.join(NEEDED)}, and input where rows have "
+            f"{split} split has columns {', '.join(_columns(table)) or 'none'}. Instructions "
+            f"need a train split with {' and '.join(NEEDED)}, and input where rows have "
             "one. Rename its columns (rename_column) and save it again, or give another data set."
         )
 

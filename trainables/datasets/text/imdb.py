@@ -92,7 +92,7 @@ def _reviews(root: Path, split: str) -> Reviews:
                 continue
             number = int(match[1])
             if number in numbers:
-                damage.add(path, f"review {number} is there twice, see {numbers[number].name}")
+                damage.add(path, f"review {number} exists twice, see {numbers[number].name}")
             numbers[number] = path
         if not numbers:
             damage.add(folder, "it holds no reviews (0_9.txt)")

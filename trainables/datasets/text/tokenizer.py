@@ -72,7 +72,7 @@ def tokenizer_folder(place: str) -> Path:
         ) from error
     if names in ([], ["vocab.json"], ["merges.txt"]):
         held = ", ".join(sorted(path.name for path in folder.iterdir())[:5]) or "nothing"
-        raise BadData(f"{folder} (it holds: {held}) has no whole tokenizer. {_EXPECTED}")
+        raise BadData(f"{folder} (it holds: {held}) has no complete tokenizer. {_EXPECTED}")
     return folder.resolve()
 
 

@@ -148,7 +148,7 @@ def _decoded(path: Path) -> Image.Image:
         if (problem := stand_in(path)) is not None:
             raise BadData(f"the frame {path} {problem}") from error
         raise BadData(
-            f"the frame {path} cannot be decoded: {error}. It must be a whole image file. "
+            f"the frame {path} cannot be decoded: {error}. It must be a complete image file. "
             "Copy it again from the original archive."
         ) from error
     if mode not in _MODES:

@@ -169,7 +169,7 @@ def _check(video: VideoClips, data: DataConfig, root: str) -> None:
     if video.std == 0:
         raise BadData(
             f"all training pixels of {data.name} in {root} are equal (std 0), so noise has no "
-            "scale. Check that the frames were copied whole."
+            "scale. Check that the frames were copied completely."
         )
     require_fingerprint(data, video.fingerprint, f"the pixels of {data.name} in {root} changed")
 

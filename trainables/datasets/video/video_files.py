@@ -194,7 +194,7 @@ def _undecodable(path: Path, reason: str) -> BadData:
     if (problem := stand_in(path)) is not None:
         return BadData(f"the video {path} {problem}")
     return BadData(
-        f"the video {path} cannot be decoded: {reason}. It must be a whole file of one of "
+        f"the video {path} cannot be decoded: {reason}. It must be a complete file of one of "
         f"{', '.join(VIDEO_SUFFIXES)}. {_ADVICE}"
     )
 
