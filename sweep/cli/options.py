@@ -145,7 +145,7 @@ class _SweepName(click.types.StringParamType):
 name_argument: Callable[[Verb], Verb] = click.argument(
     "name", metavar="NAME", type=_SweepName(), shell_complete=complete_sweeps
 )
-# For verbs that change nothing; see ``reading.meant``.
+# For verbs that change nothing; see ``reading.name_or_newest``.
 newest_argument: Callable[[Verb], Verb] = click.argument(
     "name", metavar="[NAME]", required=False, shell_complete=complete_sweeps
 )

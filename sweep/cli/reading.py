@@ -60,7 +60,7 @@ from trainables.records.objects import ObjectStore
 from trainables.records.parallel_reads import at_once
 from trainables.signs.early_signs import WENT
 
-WATCH_S = 5.0  # between two looks of `status --watch`
+WATCH_S = 5.0  # between two refreshes of `status --watch`
 SHOWN_FAILURES = 6  # arms whose reason `status` prints; a sweep can stop hundreds for one
 
 
@@ -68,9 +68,9 @@ SHOWN_FAILURES = 6  # arms whose reason `status` prints; a sweep can stop hundre
 
 
 @click.command("list")
-@collected(at=Place)
+@collected(place=Place)
 @json_option
-def list_(at: Place, as_json: bool) -> None:
+def list_(place: Place, as_json: bool) -> None:
     """List the sweeps below the storage root, newest first.
 
     The state is running (a driver works on it), finished, failed (finished, and every proposal
@@ -78,38 +78,38 @@ def list_(at: Place, as_json: bool) -> None:
     trained it, and reads it), damaged (`sweep rm` removes it), or needs a plug-in that is not
     installed here.
     """
-    if at.address is None:
-        objects = open_store(at.storage)
-        entries = [_listed(objects, name).to_json() for name in newest_first(objects)]
+    if place.address is None:
+        objects = open_store(place.storage)
+        entries = [_list_entry(objects, name).to_json() for name in newest_first(objects)]
     else:
-        entries = ask.json_of(at.address, given_storage(), "list")
+        entries = ask.json_of(place.address, given_storage(), "list")
     if as_json:
         print_json(entries)
         return
-    with ask.readable("its sweeps", is_remote=at.address is not None):
-        _print_list([ListedSweep.from_json(entry) for entry in entries], at)
+    with ask.readable("its sweeps", is_remote=place.address is not None):
+        _print_list([ListedSweep.from_json(entry) for entry in entries], place)
 
 
-def _none(at: Place) -> str:
-    """There are no sweeps: where, and how one is started."""
-    if at.address is None:
-        root = open_store(at.storage).root
+def _no_sweeps_text(place: Place) -> str:
+    """Message that there are no sweeps here, and how to start one."""
+    if place.address is None:
+        root = open_store(place.storage).root
         first = advice.command("run", "quickstart", storage=root)
         return f"no sweeps below {root}. Start one with `{first}`."
-    first = advice.command("submit", "quickstart", storage=given_storage(), address=at.address)
-    return f"no sweeps on the cluster at {at.address}. Start one with `{first}`."
+    first = advice.command("submit", "quickstart", storage=given_storage(), address=place.address)
+    return f"no sweeps on the cluster at {place.address}. Start one with `{first}`."
 
 
-def meant(name: str | None, at: Place) -> str:
-    """The sweep that a verb is about: NAME, or the newest, which is said."""
+def name_or_newest(name: str | None, place: Place) -> str:
+    """The given name of a sweep, or the newest one, which a note names."""
     if name is not None:
         return name
-    if at.address is None:
-        names = newest_first(open_store(at.storage))
+    if place.address is None:
+        names = newest_first(open_store(place.storage))
     else:
-        names = [entry["name"] for entry in ask.json_of(at.address, given_storage(), "list")]
+        names = [entry["name"] for entry in ask.json_of(place.address, given_storage(), "list")]
     if not names:
-        raise Misuse(_none(at))
+        raise Misuse(_no_sweeps_text(place))
     note(f"{names[0]}, the newest sweep:")
     return names[0]
 
@@ -127,9 +127,9 @@ class ListedSweep(Plain):
     storage: str
 
 
-def _print_list(sweeps: Sequence[ListedSweep], at: Place) -> None:
+def _print_list(sweeps: Sequence[ListedSweep], place: Place) -> None:
     if not sweeps:
-        note(_none(at))
+        note(_no_sweeps_text(place))
         return
     rows = [
         {
@@ -144,7 +144,7 @@ def _print_list(sweeps: Sequence[ListedSweep], at: Place) -> None:
     console().print(table(rows, unbroken=("name", "space")))
 
 
-def _listed(objects: ObjectStore, name: str) -> ListedSweep:
+def _list_entry(objects: ObjectStore, name: str) -> ListedSweep:
     one = ListedSweep(name=name, storage=objects.root)
     try:
         view = load_sweep(objects, name, "outcomes")
@@ -176,46 +176,46 @@ def newest_first(objects: ObjectStore) -> list[str]:
 
 @click.command()
 @newest_argument
-@collected(at=ShownSettings)
+@collected(place=ShownSettings)
 @click.option(
     "--watch", is_flag=True,
     help="Refresh every 5 s while the sweep runs; with bars on a terminal.",
 )  # fmt: skip
 @json_option
-def status(name: str | None, at: ShownSettings, watch: bool, as_json: bool) -> None:
+def status(name: str | None, place: ShownSettings, watch: bool, as_json: bool) -> None:
     """Show a sweep's progress: arms, outcomes, and what is training.
 
     Default NAME: the newest sweep.
     """
     if watch and as_json:
         raise click.UsageError("--watch is for people and --json for programs: give one of them.")
-    name = meant(name, at)
+    name = name_or_newest(name, place)
     with ExitStack() as stack:
         live: Live | None = None
         while True:
-            if at.address is None:
-                entry = _status_entry(*open_sweep(at.storage, name, "outcomes"))
+            if place.address is None:
+                entry = _status_entry(*open_sweep(place.storage, name, "outcomes"))
             else:
-                entry = ask.json_of(at.address, given_storage(), "status", name)
+                entry = ask.json_of(place.address, given_storage(), "status", name)
             if as_json:
                 print_json(entry)
                 return
             out = console()
-            with ask.readable(name, is_remote=at.address is not None):
-                entry["settings"] = chosen(name, entry["settings"], at.patterns)
+            with ask.readable(name, is_remote=place.address is not None):
+                entry["settings"] = _matching_entries(name, entry["settings"], place.patterns)
                 now = StatusAnswer.from_json(entry)
                 goes_on = watch and now.state == "running"
                 if goes_on and out.is_terminal:
                     live = live or stack.enter_context(Live(auto_refresh=False, transient=True))
                     live.update(status_view(now, out.width, out.height), refresh=True)
                 else:
-                    stack.close()  # the view makes room for what stays
-                    _print_status(now, at)
+                    stack.close()  # the view is replaced by the last status
+                    _print_status(now, place)
             if not goes_on:
                 return
             try:
                 time.sleep(WATCH_S)
-            except KeyboardInterrupt:  # that is how a view is left
+            except KeyboardInterrupt:  # ends the view
                 return
 
 
@@ -232,26 +232,26 @@ def _status_entry(objects: ObjectStore, view: SweepView) -> dict[str, Json]:
     }
 
 
-def chosen(
+def _matching_entries(
     sweep: str, entries: Sequence[Mapping[str, Json]], patterns: Sequence[str]
 ) -> list[Mapping[str, Json]]:
-    """The entries of settings that match a pattern of --only; all, without any."""
+    """The entries of settings that match a pattern of --only; all without a pattern."""
     kept = catalog.matching([entry["setting"] for entry in entries], patterns, sweep)
     return [entry for entry in entries if entry["setting"] in kept]
 
 
-def _confirmed_text(name: str, at: ShownSettings) -> str:
-    """Where fresh seeds say what a sweep found; '' where none do, and of a sweep on a cluster."""
-    if at.address is not None:
+def _confirmed_text(name: str, place: ShownSettings) -> str:
+    """Command that shows the confirmation of a local sweep; '' where there is none."""
+    if place.address is not None:
         return ""
-    objects, other = open_store(at.storage), confirmation_name(name)
+    objects, other = open_store(place.storage), confirmation_name(name)
     if not objects.exists(definition_name(other)):
         return ""
     shown = advice.command("best", other, storage=objects.root)
     return f"Results of its pairs on fresh seeds: `{shown}`."
 
 
-def _print_status(entry: StatusAnswer, at: ShownSettings) -> None:
+def _print_status(entry: StatusAnswer, place: ShownSettings) -> None:
     name, state, arms, driver = entry.name, entry.state, entry.arms, entry.driver
     by = "" if driver is None else f", by {driver}"
     out = console()
@@ -265,7 +265,7 @@ def _print_status(entry: StatusAnswer, at: ShownSettings) -> None:
     out.print()
     settings = entry.settings
     begun_ones = [s for s in settings if s.proposals.finished]
-    rows = begun_ones if at.is_short and len(settings) > FEW_SETTINGS else settings
+    rows = begun_ones if place.is_short and len(settings) > FEW_SETTINGS else settings
     if rows:
         print_settings(out, {s.setting: _status_row(s) for s in rows}, right=("objective",))
     if len(rows) < len(settings):
@@ -273,16 +273,16 @@ def _print_status(entry: StatusAnswer, at: ShownSettings) -> None:
         out.print(f"Without a finished proposal: {rest} of {len(settings)} (--full).")
     out.print("Objective: lower is better; compare it within one setting alone.")
     _print_training(entry)
-    if confirmed := _confirmed_text(name, at):
+    if confirmed := _confirmed_text(name, place):
         out.print(Paragraph(confirmed))
     if state == "stopped":
-        storage = entry.storage if at.address is None else given_storage()
-        again = advice.command("resume", name, storage=storage, address=at.address)
+        storage = entry.storage if place.address is None else given_storage()
+        again = advice.command("resume", name, storage=storage, address=place.address)
         click.echo(f"\nContinue with `{again}`.")
 
 
 def _print_spent(entry: StatusAnswer) -> None:
-    """What the sweep has come to in hours, its budget, and why its last run gave up."""
+    """Print the hours that a sweep used, its budget, and why its last run gave up."""
     out, budget = console(), entry.budget
     if entry.spent.arm_hours:
         out.print(Paragraph(took_text(entry.spent)))
@@ -335,36 +335,39 @@ def _print_training(entry: StatusAnswer) -> None:
 
 @click.command()
 @newest_argument
-@collected(at=ShownSettings)
+@collected(place=ShownSettings)
 @json_option
-def best(name: str | None, at: ShownSettings, as_json: bool) -> None:
+def best(name: str | None, place: ShownSettings, as_json: bool) -> None:
     """Show the best feasible pair of every setting, and why the others lost.
 
     The overall finding comes first. Many settings get one line each; --only or --full shows them in
     full. With several search seeds, numbers are means and verdicts are those of the mean losses.
     A confirmation is shown as its table. Default NAME: the newest sweep.
     """
-    name = meant(name, at)
-    if at.address is not None:
-        entries = ask.json_of(at.address, given_storage(), "best", name)
+    name = name_or_newest(name, place)
+    if place.address is not None:
+        entries = ask.json_of(place.address, given_storage(), "best", name)
     else:
-        objects = open_store(at.storage)
+        objects = open_store(place.storage)
         definition = find_sweep(objects, name)
         if definition.space.phase == "confirmation":
             from sweep.confirmation.stages import summarize_stored  # scipy
 
             entries = summarize_stored(objects, definition).to_json()
         else:
-            _, view = open_sweep(at.storage, name, "pairs")
+            _, view = open_sweep(place.storage, name, "pairs")
             entries = best_entries(view, run_ids(objects, view.definition) if as_json else {})
     if isinstance(entries, Mapping):  # of a confirmation
-        entries = {**entries, "settings": chosen(name, entries["settings"], at.patterns)}
+        entries = {
+            **entries,
+            "settings": _matching_entries(name, entries["settings"], place.patterns),
+        }
     else:
-        entries = chosen(name, entries, at.patterns)
+        entries = _matching_entries(name, entries, place.patterns)
     if as_json:
         print_json(entries)
         return
-    with ask.readable(name, is_remote=at.address is not None):
+    with ask.readable(name, is_remote=place.address is not None):
         if isinstance(entries, Mapping):
             from sweep.cli.text.confirmed import print_confirmed, print_outcome
             from sweep.confirmation.summary import ConfirmationSummary
@@ -376,18 +379,18 @@ def best(name: str | None, at: ShownSettings, as_json: bool) -> None:
             return
         summaries = [SettingSummary.from_json(entry) for entry in entries]
         print_answer(summaries)
-        confirmed = _confirmed_text(name, at)
+        confirmed = _confirmed_text(name, place)
         if confirmed:
             console().print(Paragraph(confirmed))
         click.echo()
-        if len(entries) > FEW_SETTINGS and at.is_short:
+        if len(entries) > FEW_SETTINGS and place.is_short:
             print_overview(summaries)
         else:
             print_best(summaries, confirmed)
 
 
 def run_ids(objects: ObjectStore, definition: Definition) -> dict[str, str]:
-    """MLflow run by signature; empty, with a note, while MLflow cannot be asked."""
+    """MLflow runs by signature; empty, with a note, while MLflow does not answer."""
     from sweep.tracking import client
 
     sweep_id = known_id(objects, definition.name)

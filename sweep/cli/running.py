@@ -96,8 +96,8 @@ def run(
     tell_that_it_is_here("`sweep submit` sends a sweep to the cluster.")
     require_torch()
     objects = open_store(storage)
-    found, definition, wanted = request.definition(objects)
-    refuse_confirmation(found)
+    named_space, definition, named_fields = request.definition(objects)
+    refuse_confirmation(named_space)
     budget.refuse_without_gpu(definition.space)
     if reproduce and (budget or mlflow is not None or named_here("notify")):
         raise Misuse(
@@ -108,13 +108,13 @@ def run(
     if reproduce:
         from sweep.run.reproduce import reproduce_definition
 
-        entry = reproduce_definition(objects, definition, found.expected, executor)
-        raise SystemExit(_tell_reproduced(entry, as_json=False))
+        entry = reproduce_definition(objects, definition, named_space.expected, executor)
+        raise SystemExit(_print_reproduction(entry, as_json=False))
     refuse_other_code(objects, definition, accept_code=accept_code)
-    there = registered(objects, definition, named=wanted, say=note)
+    stored = registered(objects, definition, named=named_fields, say=note)
     refuse_second_driver(objects, definition.name)
     code = train(
-        objects, there, executor,
+        objects, stored, executor,
         accept_code=accept_code, budget=budget, mlflow=mlflow, notify=notify,
     )  # fmt: skip
     raise SystemExit(code)
@@ -143,29 +143,31 @@ def reproduce(
     from sweep.results.status import time_text
     from sweep.run.reproduce import records_of_cell, reproduce_cell
 
-    wanted = parse_cell(cell)
+    cell_name = parse_cell(cell)
     require_torch()
     objects, view = open_sweep(storage, name, "outcomes")
-    found = find_cell(view, wanted)
-    before = records_of_cell(objects, found)
+    run = find_cell(view, cell_name)
+    before = records_of_cell(objects, run)
     if data is not None:
-        found = replace(found, definition=with_folder(found.definition, _folder(data)))
+        run = replace(run, definition=with_folder(run.definition, _folder(data)))
     if executor.where != "cluster":
-        require_device(found.definition.space)
-    resolve_data(resolve_checkpoints(fetch(found.definition.space, note)))  # there, and the same
+        require_device(run.definition.space)
+    resolve_data(
+        resolve_checkpoints(fetch(run.definition.space, note))
+    )  # they must exist unchanged
     took_s = sum(map(device_s, before.values()))
     arms = advice.counted(len(before), "arm")
     note(
-        f"{name}, {found.definition.space.settings[0].name}, proposal {found.proposal} "
-        f"({found.role}): {arms}, which took {time_text(took_s)} last time"
+        f"{name}, {run.definition.space.settings[0].name}, proposal {run.proposal} "
+        f"({run.role}): {arms}, which took {time_text(took_s)} last time"
     )
     with redirect_stdout(sys.stderr) if as_json else nullcontext():
-        entry = reproduce_cell(objects, found, before, executor)
-    raise SystemExit(_tell_reproduced(entry, as_json=as_json))
+        entry = reproduce_cell(objects, run, before, executor)
+    raise SystemExit(_print_reproduction(entry, as_json=as_json))
 
 
-def _tell_reproduced(entry: Reproduction, *, as_json: bool) -> int:
-    """Print what a reproduction came to; the exit code."""
+def _print_reproduction(entry: Reproduction, *, as_json: bool) -> int:
+    """Print the result of a reproduction; the exit code."""
     from sweep.cli.text.reproduced import print_reproduced
 
     if as_json:
@@ -179,7 +181,7 @@ def _tell_reproduced(entry: Reproduction, *, as_json: bool) -> int:
 @name_argument
 @collected(options=SweepOptions)
 @click.option("--retry-failed", is_flag=True, help="Train failed arms again.")
-@collected(at=Place)
+@collected(place=Place)
 @collected(executor=Executor, budget=Budget)
 @accept_code_option
 @notify_option
@@ -187,7 +189,7 @@ def resume(
     name: str,
     options: SweepOptions,
     retry_failed: bool,
-    at: Place,
+    place: Place,
     executor: Executor,
     budget: Budget,
     accept_code: bool,
@@ -197,7 +199,7 @@ def resume(
 
     Finished arms are not trained again. Proposals and seeds can only be added.
     """
-    if at.address is not None:
+    if place.address is not None:
         if named_here("where") and executor.where != "cluster":
             raise Misuse(f"--address trains on a cluster, and --where {executor.where} does not.")
         if options.data is not None:
@@ -210,41 +212,45 @@ def resume(
             retry_failed=retry_failed,
             accept_code=accept_code,
         )
-        send(at.address, sent, options, executor, notify, budget)
+        send(place.address, sent, options, executor, notify, budget)
         return
     require_torch()
-    objects = open_store(at.storage)
-    there = find_sweep(objects, name)
-    budget.refuse_without_gpu(there.space)
+    objects = open_store(place.storage)
+    definition = find_sweep(objects, name)
+    budget.refuse_without_gpu(definition.space)
     grown = options.seeds is not None or options.proposals is not None
     if grown or retry_failed:
-        refuse_growing_plan(there)
+        refuse_growing_plan(definition)
     if options.stall_after is not None:
-        there = replace(there, space=replace(there.space, stall_after_s=options.stall_after))
+        definition = replace(
+            definition, space=replace(definition.space, stall_after_s=options.stall_after)
+        )
     if options.data is not None:
-        there = with_folder(there, _folder(options.data))
-    present = there.space.search_seeds
+        definition = with_folder(definition, _folder(options.data))
+    present = definition.space.search_seeds
     seeds = None if options.seeds is None else parse_seeds(options.seeds, present)
-    grown_to = there.extended(n_proposals=options.proposals, search_seeds=seeds)
+    grown_to = definition.extended(n_proposals=options.proposals, search_seeds=seeds)
     refuse_second_driver(objects, name)
     refuse_other_code(objects, grown_to, accept_code=accept_code)  # before data are read
-    resolve_data(resolve_checkpoints(fetch(there.space, note)))  # still there, still the same
+    resolve_data(resolve_checkpoints(fetch(definition.space, note)))  # they must exist unchanged
     objects.check_writable()
-    there = extended(objects, there, n_proposals=options.proposals, search_seeds=seeds, say=note)
+    definition = extended(
+        objects, definition, n_proposals=options.proposals, search_seeds=seeds, say=note
+    )
     code = train(
-        objects, there, executor,
+        objects, definition, executor,
         retry_failed=retry_failed, accept_code=accept_code, budget=budget, notify=notify,
     )  # fmt: skip
     raise SystemExit(code)
 
 
 def _folder(data: str) -> str | None:
-    """Where the data of a stored sweep lie now."""
+    """Absolute path of the folder that now holds the data of a stored sweep."""
     return absolute(_named_folder(data))
 
 
 def _named_folder(data: str) -> str:
-    """The folder that is given; which data a stored sweep reads does not change."""
+    """The folder of --data; Misuse for a data set, since a stored sweep keeps its own."""
     if catalog.is_data_set(data):
         raise Misuse(f"--data must be a folder here, got {data}: the sweep keeps its data set.")
     return data
@@ -252,16 +258,18 @@ def _named_folder(data: str) -> str:
 
 @click.command()
 @name_argument
-@collected(at=Place)
-def stop(name: str, at: Place) -> None:
+@collected(place=Place)
+def stop(name: str, place: Place) -> None:
     """Stop a running sweep: its arms end at their next report, and `sweep resume` continues it."""
-    if at.address is not None:
-        click.echo(ask.stop(at.address, given_storage(), name), nl=False)
+    if place.address is not None:
+        click.echo(ask.stop(place.address, given_storage(), name), nl=False)
         return
-    objects = open_store(at.storage)
+    objects = open_store(place.storage)
     driver = driver_of(objects, name)
     if driver is not None and driver.job and not objects.exists(definition_name(name)):
-        click.echo(driver.job)  # who asks for the laptop can end it; nothing else is there to end
+        click.echo(
+            driver.job
+        )  # whoever stops it for a laptop ends this job: nothing else exists yet
         raise SystemExit(NOT_YET)
     with named_place(objects):  # a driver of another version is stopped, too
         definition_of_any_version(objects, name)
@@ -294,7 +302,7 @@ def train(
     mlflow: str | None = None,
     notify: str | None = None,
 ) -> int:
-    """Train what is missing, track it, print what it came to; the exit code."""
+    """Train what is missing, track it and print the results; the exit code."""
     return training.train(
         objects, definition, executor,
         on_done=partial(_print_done, objects), retry_failed=retry_failed,
@@ -303,7 +311,7 @@ def train(
 
 
 def _print_done(objects: ObjectStore, view: SweepView, line: str) -> None:
-    """What a sweep came to that is done, or that has reached its budget."""
+    """Print the results of a sweep that is done or has reached its budget."""
     console().print(f"\n{line}\n")
     if view.definition.space.phase == "confirmation":
         from sweep.cli.text.confirmed import print_confirmed, print_outcome

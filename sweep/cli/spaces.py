@@ -82,7 +82,7 @@ def spaces(
 
 
 def estimated(space: SearchSpace, gpu: str | None = None) -> tuple[Estimate | None, str]:
-    """What a space costs; or None, and why that cannot be told."""
+    """Estimated cost of a space; or None, and the reason."""
     from sweep.cost.counted_work import NotCounted  # loads torch
     from sweep.cost.estimate import estimate, gpu_called
 
@@ -93,7 +93,7 @@ def estimated(space: SearchSpace, gpu: str | None = None) -> tuple[Estimate | No
 
 
 def print_estimate(space: SearchSpace) -> None:
-    """What the arms of a space cost on this machine."""
+    """Print the estimated cost of a space's arms on this machine."""
     _print_cost(*estimated(space))
 
 
@@ -119,18 +119,18 @@ def _space_entry(space: SearchSpace) -> dict[str, Json]:
 
 
 def _published(setting: Setting) -> dict[str, Json] | None:
-    found = COMPARISONS.get(setting.name)
-    if found is None:
+    paper = COMPARISONS.get(setting.name)
+    if paper is None:
         return None
     return {
-        "source": found.source,
-        found.key: {"constrained": found.constrained, "unconstrained": found.unconstrained},
-        "doubts": list(found.doubts),
+        "source": paper.source,
+        paper.key: {"constrained": paper.constrained, "unconstrained": paper.unconstrained},
+        "doubts": list(paper.doubts),
     }
 
 
 def _most(space: SearchSpace) -> str:
-    """How many proposals a setting gets; some may get fewer."""
+    """Number of proposals of a setting; some may get fewer."""
     numbers = set(map(space.proposals_of, space.settings))
     return ("up to " if len(numbers) > 1 else "") + counted(max(numbers), "proposal")
 
@@ -166,7 +166,7 @@ def _print_space(space: SearchSpace) -> None:
             f"published: {compared[0].measure} of the constrained and the unconstrained model in "
             f"{compared[0].source}; ! has doubts, which --json names."
             + " !! asks, surely or probably, for more descent than can exist."
-            * any(found.asks_too_much for found in compared)
+            * any(paper.asks_too_much for paper in compared)
         )
         for line in _unlike(space):
             out.print(escape(line))
@@ -196,41 +196,42 @@ def _print_space(space: SearchSpace) -> None:
 
 
 def _unlike(space: SearchSpace) -> list[str]:
-    """What the first proposals do otherwise than the paper, each once, and in which settings."""
-    found: dict[str, list[str]] = {}
+    """Departures of the first proposals from the paper, each once, with its settings."""
+    settings: dict[str, list[str]] = {}  # by departure
     compared = [s for s in space.settings if s.name in COMPARISONS]
     for setting in compared:
         run = space.run(setting, {}, seed=space.search_seeds[0])
         for reason in (*departures(run), PROTOCOL):
-            found.setdefault(reason, []).append(setting.name)
+            settings.setdefault(reason, []).append(setting.name)
     return [
-        f"not alike: {reason}."
-        + f" In {names[0]} and {len(names) - 1} more." * (len(names) < len(compared))
-        for reason, names in found.items()
+        f"not alike: {reason}." + f" In {_first_of(names)}." * (len(names) < len(compared))
+        for reason, names in settings.items()
     ]
 
 
+def _first_of(names: Sequence[str]) -> str:
+    return names[0] + f" and {len(names) - 1} more" * (len(names) > 1)
+
+
 def _ranges_by_setting(space: SearchSpace, name: str) -> list[tuple[str, str, Sequence[Setting]]]:
-    """Every range that a field is searched in, and in which settings; '' where all share one."""
-    found: dict[str, list[Setting]] = {}
+    """Ranges of a searched field, each with its settings; '' in their place where all share it."""
+    searched: dict[str, list[Setting]] = {}
     for setting in space.settings:
-        found.setdefault(_range_text(space.ranges_of(setting)[name]), []).append(setting)
-    if len(found) == 1:
-        return [(text, "", of) for text, of in found.items()]
+        searched.setdefault(_range_text(space.ranges_of(setting)[name]), []).append(setting)
     return [
-        (text, of[0].name + f" and {len(of) - 1} more" * (len(of) > 1), of)
-        for text, of in found.items()
+        (text, _first_of([s.name for s in settings]) if len(searched) > 1 else "", settings)
+        for text, settings in searched.items()
     ]
 
 
 def _models(space: SearchSpace) -> list[str]:
-    """What is trained, by model and variant, and where that is not what the paper trained."""
+    """Models and variants that are trained, and where they depart from the paper's."""
     runs = [space.run(setting, {}, seed=space.search_seeds[0]) for setting in space.settings]
-    found = dict.fromkeys((run.model.name, run.model.variant) for run in runs)
+    models = dict.fromkeys((run.model.name, run.model.variant) for run in runs)
     departures = paper_video.DEPARTURES
     return [
         f"model: {model_text(*model)}" + (f". {departures[model]}." if model in departures else "")
-        for model in found
+        for model in models
     ]
 
 
@@ -244,7 +245,7 @@ def _first(space: SearchSpace, setting: Setting) -> dict[str, Json]:
 
 
 def _point_rows(setting: Setting) -> list[dict[str, str]]:
-    """The points that a setting lists, and what each sets."""
+    """Points that a setting lists, with their values."""
     return [
         {"setting": setting.name, "point": name, "sets": _listed(values) or NOTHING}
         for name, values in setting.points.items()
@@ -259,25 +260,25 @@ def _listed(fields: Mapping[str, Json]) -> str:
 
 def _published_text(setting: str) -> str:
     """Both models' values, marked where there are doubts."""
-    found = COMPARISONS.get(setting)
-    if found is None:
+    paper = COMPARISONS.get(setting)
+    if paper is None:
         return NOTHING
-    mark = " !!" if found.asks_too_much else " !" if found.doubts else ""
-    return f"{found.constrained:.3f} {found.unconstrained:.3f}{mark}"
+    mark = " !!" if paper.asks_too_much else " !" if paper.doubts else ""
+    return f"{paper.constrained:.3f} {paper.unconstrained:.3f}{mark}"
 
 
 def _also_sets(setting: Setting) -> str:
-    """The fields of a setting that its name does not tell."""
+    """Fields of a setting that are not part of its name."""
     fields = {name.removeprefix("constraint."): value for name, value in setting.fields.items()}
     words = setting.name.split("-")
-    told = {
+    is_named = {
         "data.name": fields.get("data.name") in words,
         "model.name": len(words) > 2,
         "model.layers": f"L{fields.get('model.layers')}" in words,
         "train_gamma": f"g{fields.get('train_gamma', -1):g}" in words,
     }
-    if told["data.name"] and told["train_gamma"]:
-        fields = {name: value for name, value in fields.items() if not told.get(name)}
+    if is_named["data.name"] and is_named["train_gamma"]:
+        fields = {name: value for name, value in fields.items() if not is_named.get(name)}
     return _listed(fields)
 
 
@@ -294,12 +295,12 @@ def _range_text(values: Range) -> str:
 def _first_text(space: SearchSpace, name: str, settings: Sequence[Setting]) -> str:
     """The first proposals' value; from the lowest to the highest where settings differ.
 
-    Where the range is of an effect, in its unit, and in brackets what the effect comes from.
+    If an effect is searched, its value, and in brackets that of the field which causes it.
     """
     points = {s.name: space.default_point(s) for s in settings}
-    given = _span([point[name] for point in points.values()])
-    at = _span([space.coordinates_of(s, points[s.name])[name] for s in settings])
-    return given if at == given else f"{at} ({given})"
+    value = _span([point[name] for point in points.values()])
+    effect = _span([space.coordinates_of(s, points[s.name])[name] for s in settings])
+    return value if effect == value else f"{effect} ({value})"
 
 
 def _span(values: Sequence[Json]) -> str:
@@ -340,7 +341,7 @@ def _print_cost(cost: Estimate | None, why_none: str) -> None:
         rows.setdefault((_seconds(plain), _seconds(constrained)), []).append(name)
     shown = [
         {
-            "an arm of": names[0] + f" and {len(names) - 1} more" * (len(names) > 1),
+            "an arm of": _first_of(names),
             "unconstrained": plain,
             "constrained": constrained,
         }
@@ -350,7 +351,7 @@ def _print_cost(cost: Estimate | None, why_none: str) -> None:
 
 
 def _print_confirmation(space: SearchSpace, cost: Estimate | None) -> None:
-    """What confirming a winner of every setting could show, and what it would cost."""
+    """Print power and cost of confirming a winner of every setting."""
     from sweep.cli.text.power import power_text  # scipy
     from sweep.confirmation.plan import SEEDS, families, family_of
     from sweep.statistics.design import Design

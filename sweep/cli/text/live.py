@@ -17,13 +17,13 @@ from sweep.study.lock import Driver
 from sweep.study.selection import outcome_text
 
 BAR = 16  # columns of a bar beside words
-WORDS = 50  # columns that are kept for what stands beside a setting's name and bar
+WORDS = 50  # columns that are kept for the text next to a setting's name and bar
 SHOWN_ARMS = 8  # arms in training that are listed; more are counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusAnswer(SweepStatus):
-    """What ``sweep status --json`` prints: a sweep's status, its driver, and what it has spent."""
+    """Output of ``sweep status --json``: a sweep's status, its driver, and the used hours."""
 
     driver: Driver | None
     storage: str
@@ -33,7 +33,7 @@ class StatusAnswer(SweepStatus):
 
 
 def status_view(entry: StatusAnswer, width: int, height: int) -> RenderableType:
-    """The status as it is right now, in as many lines as the terminal has.
+    """The current status, in as many lines as the terminal has.
 
     Args:
         entry: of a running sweep.
@@ -43,13 +43,13 @@ def status_view(entry: StatusAnswer, width: int, height: int) -> RenderableType:
     arms, settings, training = entry.arms, entry.settings, entry.in_training
     left = entry.seconds_left
     remaining = "" if left is None else f", about {time_text(left)} left"
-    whole = Table.grid(expand=True)
-    whole.add_row(_bar(arms.final, arms.wanted, None))
+    progress = Table.grid(expand=True)
+    progress.add_row(_bar(arms.final, arms.wanted, None))
     by = "" if entry.driver is None else f", by {entry.driver}"
     parts: list[RenderableType] = [
         _line(f"{entry.name} is {entry.state}{by}", "bold"),
         _line(f"{arms.final} of {arms.wanted} arms final{remaining}"),
-        whole,
+        progress,
     ]
     if entry.driver is not None and entry.driver.waits_for:
         parts.append(_line(f"waits for {entry.driver.waits_for}", "yellow"))
@@ -78,7 +78,7 @@ def _bar(done: float, wanted: float, width: int | None) -> ProgressBar:
 
 
 def _shown(settings: Sequence[SettingStatus], most: int) -> list[SettingStatus]:
-    """As many settings as there are lines for; of more those that are begun and not done."""
+    """Settings for that many lines; if there are more, those in progress come first."""
     if len(settings) <= most:
         return list(settings)
     order = sorted(settings, key=lambda one: one.arms.final in (0, one.arms.wanted))
@@ -100,14 +100,14 @@ def _settings(settings: Sequence[SettingStatus], names: Mapping[str, str]) -> Ta
 
 
 def _best(setting: SettingStatus) -> str:
-    """The best proposal so far, or what became of all."""
+    """The best proposal so far, or the outcomes of all."""
     if setting.winner is None:
         return f"no winner yet: {outcome_text(setting.outcomes)}"
     return f"best: p{setting.winner}, objective {setting.objective:.3f}"
 
 
 def _arms(arms: Sequence[ArmProgress], names: Mapping[str, str]) -> Table:
-    """A line for each arm in training, of how far its steps are."""
+    """A line for each arm in training, with its progress."""
     table = Table.grid(padding=(0, 2))
     for arm in arms:
         which = "plain" if arm.proposal is None else f"p{arm.proposal}"

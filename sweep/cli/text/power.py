@@ -47,7 +47,7 @@ def tests_text(design: Design, counts: str, unit: str) -> str:
     """The design's tests in a sentence: at which counts, of seeds say, and in the metric's unit."""
     looks = " and ".join(map(str, design.looks)) or "every number of"
     return (
-        f"Tested at {looks} {counts} ({design.rule}), error {design.error:g} for the whole table; "
+        f"Tested at {looks} {counts} ({design.rule}), error {design.error:g} for the entire table; "
         f"equivalent below {design.smallest_effect:g} {unit}."
     )
 

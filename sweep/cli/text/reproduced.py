@@ -27,8 +27,8 @@ def print_reproduced(entry: Reproduction) -> None:
     cells = entry.cells
     for cell in cells:
         out.print()
-        said = f"{_cell_text(cell)}: {_verdict_text(cell.verdict, cell.arms)}"
-        out.print(Paragraph(said, style="bold"))
+        heading = f"{_cell_text(cell)}: {_verdict_text(cell.verdict, cell.arms)}"
+        out.print(Paragraph(heading, style="bold"))
         if cell.numbers and (len(cells) <= FEW_CELLS or cell.verdict == "differs"):
             rows = [
                 {
@@ -60,7 +60,7 @@ def _cell_text(cell: ReproducedCell) -> str:
 
 
 def _verdict_text(verdict: Verdict, arms: Iterable[ReproducedArm]) -> str:
-    """The verdict, and how far the farthest number is off where it is."""
+    """The verdict, and the largest relative difference if there is one."""
     if verdict == "identical":
         return VERDICTS[verdict]
     relative = [arm.largest_relative for arm in arms]

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from search_spaces.space import SearchSpace, Setting, Uniform
-from sweep.report.win_rates import sole_writer
+from sweep.report.answers import sole_writer
 from sweep.study.arms import stored_arms
 from sweep.study.definition import load_definition
 from tests.support.command_line import refused, sweep

@@ -10,13 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sweep.report.win_rates import (
-    Instruction,
-    Judge,
-    read_instructions,
-    set_name,
-    write_answers,
-)
+from sweep.report.answers import Instruction, read_instructions, set_name, write_answers
+from sweep.report.win_rates import Judge
 from tests.support.data.instruction_runs import instruction_task, tiny_instructions
 from tests.support.servers.judges import judge_server
 from trainables.build import build_model
@@ -186,7 +181,7 @@ def test_a_judge_that_fails_keeps_what_was_judged(tmp_path: Path) -> None:
     differ = sum(a["output"] != b["output"] for a, b in zip(ours, theirs, strict=True))
     with judge_server(tmp_path, longer) as server:
         server.refuses_after = most
-        with pytest.raises(Failure, match=r"the judge failed: BadRequestError.*goes on"):
+        with pytest.raises(Failure, match=r"the judge failed: BadRequestError.*same command"):
             Judge(server.config, tmp_path).compare(ours, theirs)
         server.refuses_after = None
         found = Judge(server.config, tmp_path).compare(ours, theirs)
