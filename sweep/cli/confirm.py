@@ -13,6 +13,7 @@ import click
 
 from search_spaces import catalog
 from search_spaces.space import SearchSpace
+from sweep.api import training
 from sweep.cli.cluster import notify_option, send
 from sweep.cli.options import (
     accept_code_option,
@@ -26,8 +27,8 @@ from sweep.cli.options import (
     renamed_option,
 )
 from sweep.cli.replications import Replications, confirm_replications, refuse_beside_replications
-from sweep.cli.running import train
-from sweep.cli.spaces import estimated, print_estimate
+from sweep.cli.running import print_done
+from sweep.cli.spaces import estimated, print_cost
 from sweep.cli.sweep_options import Place, SweepOptions, collected
 from sweep.cluster import ask
 from sweep.cluster.submission import Submission
@@ -250,9 +251,10 @@ def confirm(
         return
     refuse_second_driver(objects, own)
     with redirect_stdout(sys.stderr) if as_json else nullcontext():
-        code = train(
-            objects, definition, executor, accept_code=accept_code, budget=budget, notify=notify
-        )
+        code = training.train(
+            objects, definition, executor, on_done=partial(print_done, objects),
+            accept_code=accept_code, budget=budget, notify=notify,
+        )  # fmt: skip
     if as_json:
         from sweep.confirmation.comparisons import summarize_confirmation  # scipy
 
@@ -311,7 +313,10 @@ def _tuned(
                 note(f"no plan yet: {control} is tuned first: `{again}`.")
                 return None
             note(f"tunes {control} first, by as many proposals as {view.definition.name} had")
-            code = train(objects, there, executor, accept_code=accept_code, budget=budget)
+            code = training.train(
+                objects, there, executor, on_done=partial(print_done, objects),
+                accept_code=accept_code, budget=budget,
+            )  # fmt: skip
             tuning = load_sweep(objects, there.name, "pairs")
             if code or not tuning.is_finished:  # its budget may be reached
                 raise SystemExit(code)
@@ -381,7 +386,7 @@ def _show_plan(plan: Plan, space: SearchSpace, *, as_json: bool) -> None:
         )
     )
     print_power(plan.design, [len(plan.seeds)])
-    print_estimate(space)
+    print_cost(*estimated(space))
 
 
 def _given_words() -> list[str]:

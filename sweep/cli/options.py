@@ -66,23 +66,16 @@ def _sweeps(context: click.Context) -> list[str]:
     return [] if objects is None else sweep_names(objects)
 
 
-def _spaces(context: click.Context) -> list[str]:
-    from search_spaces.catalog import space_names
-
-    return space_names()
-
-
 def _settings(context: click.Context) -> list[str]:
     """Settings of the sweep, or of the built-in space, that this command line names."""
     from sweep.study.definition import load_definition
 
-    of_space = context.info_name in ("spaces", "doctor") or "space" in context.params
     # an option whose value is still to come leaves the arguments where they were
     name = context.params.get("space") or context.params.get("name") or context.args[0]
-    objects = None if of_space else _stored(context)
-    if of_space:
+    if context.info_name in ("spaces", "doctor") or "space" in context.params:
         space = catalog.find(name).space if name in catalog.space_names() else None
     else:
+        objects = _stored(context)
         space = None if objects is None else load_definition(objects, name).space
     return [] if space is None else [setting.name for setting in space.settings]
 
@@ -92,7 +85,7 @@ def _cells(context: click.Context) -> list[str]:
     return [f"{setting}{arm}" for setting in _settings(context) for arm in arms]
 
 
-complete_spaces = _completing(_spaces, or_files=True)
+complete_spaces = _completing(lambda _: catalog.space_names(), or_files=True)
 complete_sweeps = _completing(_sweeps)
 complete_cells = _completing(_cells)
 

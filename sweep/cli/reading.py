@@ -74,9 +74,9 @@ def list_(place: Place, as_json: bool) -> None:
     """List the sweeps below the storage root, newest first.
 
     The state is running (a driver works on it), finished, failed (finished, and every proposal
-    failed), stopped (`sweep resume` continues it), other version (another version of this program
-    trained it, and reads it), damaged (`sweep rm` removes it), or needs a plug-in that is not
-    installed here.
+    failed), stopped (`sweep resume` continues it), other version (trained by another version of
+    this program, which can read it), damaged (`sweep rm` removes it), or needs a plug-in that is
+    not installed here.
     """
     if place.address is None:
         objects = open_store(place.storage)
@@ -357,18 +357,16 @@ def best(name: str | None, place: ShownSettings, as_json: bool) -> None:
         else:
             _, view = open_sweep(place.storage, name, "pairs")
             entries = best_entries(view, run_ids(objects, view.definition) if as_json else {})
-    if isinstance(entries, Mapping):  # of a confirmation
-        entries = {
-            **entries,
-            "settings": _matching_entries(name, entries["settings"], place.patterns),
-        }
+    if is_confirmation := isinstance(entries, Mapping):
+        kept = _matching_entries(name, entries["settings"], place.patterns)
+        entries = {**entries, "settings": kept}
     else:
         entries = _matching_entries(name, entries, place.patterns)
     if as_json:
         print_json(entries)
         return
     with ask.readable(name, is_remote=place.address is not None):
-        if isinstance(entries, Mapping):
+        if is_confirmation:
             from sweep.cli.text.confirmed import print_confirmed, print_outcome
             from sweep.confirmation.summary import ConfirmationSummary
 
@@ -379,8 +377,7 @@ def best(name: str | None, place: ShownSettings, as_json: bool) -> None:
             return
         summaries = [SettingSummary.from_json(entry) for entry in entries]
         print_answer(summaries)
-        confirmed = _confirmed_text(name, place)
-        if confirmed:
+        if confirmed := _confirmed_text(name, place):
             console().print(Paragraph(confirmed))
         click.echo()
         if len(entries) > FEW_SETTINGS and place.is_short:
@@ -393,9 +390,8 @@ def run_ids(objects: ObjectStore, definition: Definition) -> dict[str, str]:
     """MLflow runs by signature; empty, with a note, while MLflow does not answer."""
     from sweep.tracking import client
 
-    sweep_id = known_id(objects, definition.name)
     try:
-        if sweep_id is None:
+        if (sweep_id := known_id(objects, definition.name)) is None:
             raise TrackingError(f"{definition.name} was not tracked yet.")
         uri = place_of(objects, definition)
         return client.run_ids(uri, definition.name, sweep_id, storage=objects.root)

@@ -6,9 +6,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
+from functools import partial
 
+from sweep.api import training
 from sweep.cli.options import named_here, print_json
-from sweep.cli.running import train
+from sweep.cli.running import print_done
 from sweep.cli.spaces import estimated
 from sweep.cli.sweep_options import Place
 from sweep.confirmation.chosen import (
@@ -237,13 +239,10 @@ def _searched(objects: ObjectStore, definition: Definition, request: Replication
 
 
 def _train(objects: ObjectStore, definition: Definition, request: Replications) -> int:
-    return train(
-        objects,
-        definition,
-        request.executor,
-        accept_code=request.accept_code,
-        notify=request.notify,
-    )
+    return training.train(
+        objects, definition, request.executor, on_done=partial(print_done, objects),
+        accept_code=request.accept_code, notify=request.notify,
+    )  # fmt: skip
 
 
 def _show_plan(search: Definition, plan: ReplicationsPlan, *, as_json: bool) -> None:

@@ -34,12 +34,12 @@ from sweep.results.best import best_summaries
 from sweep.results.findings import answer
 from sweep.results.reproduction import Reproduction
 from sweep.results.sweep_view import SweepView
-from sweep.run.budget import NO_LIMIT, Budget
+from sweep.run.budget import Budget
 from sweep.run.forget_failed import refuse_other_code
 from sweep.run.signals import request_stop
 from sweep.study import advice
 from sweep.study.advice import note
-from sweep.study.definition import Definition, definition_name, definition_of_any_version
+from sweep.study.definition import definition_name, definition_of_any_version
 from sweep.study.lock import driver_of, driving_jobs
 from sweep.study.opening import find_sweep, named_place, open_store, parse_seeds
 from sweep.study.registration import (
@@ -113,8 +113,8 @@ def run(
     refuse_other_code(objects, definition, accept_code=accept_code)
     stored = registered(objects, definition, named=named_fields, say=note)
     refuse_second_driver(objects, definition.name)
-    code = train(
-        objects, stored, executor,
+    code = training.train(
+        objects, stored, executor, on_done=partial(print_done, objects),
         accept_code=accept_code, budget=budget, mlflow=mlflow, notify=notify,
     )  # fmt: skip
     raise SystemExit(code)
@@ -149,7 +149,7 @@ def reproduce(
     run = find_cell(view, cell_name)
     before = records_of_cell(objects, run)
     if data is not None:
-        run = replace(run, definition=with_folder(run.definition, _folder(data)))
+        run = replace(run, definition=with_folder(run.definition, absolute(_folder(data))))
     if executor.where != "cluster":
         require_device(run.definition.space)
     resolve_data(
@@ -203,7 +203,7 @@ def resume(
         if named_here("where") and executor.where != "cluster":
             raise Misuse(f"--address trains on a cluster, and --where {executor.where} does not.")
         if options.data is not None:
-            refuse_relative(_named_folder(options.data))
+            refuse_relative(_folder(options.data))
         sent = Submission(
             name,
             any_version=True,  # no definition is sent: the cluster continues what it has
@@ -226,7 +226,7 @@ def resume(
             definition, space=replace(definition.space, stall_after_s=options.stall_after)
         )
     if options.data is not None:
-        definition = with_folder(definition, _folder(options.data))
+        definition = with_folder(definition, absolute(_folder(options.data)))
     present = definition.space.search_seeds
     seeds = None if options.seeds is None else parse_seeds(options.seeds, present)
     grown_to = definition.extended(n_proposals=options.proposals, search_seeds=seeds)
@@ -237,19 +237,14 @@ def resume(
     definition = extended(
         objects, definition, n_proposals=options.proposals, search_seeds=seeds, say=note
     )
-    code = train(
-        objects, definition, executor,
+    code = training.train(
+        objects, definition, executor, on_done=partial(print_done, objects),
         retry_failed=retry_failed, accept_code=accept_code, budget=budget, notify=notify,
     )  # fmt: skip
     raise SystemExit(code)
 
 
-def _folder(data: str) -> str | None:
-    """Absolute path of the folder that now holds the data of a stored sweep."""
-    return absolute(_named_folder(data))
-
-
-def _named_folder(data: str) -> str:
+def _folder(data: str) -> str:
     """The folder of --data; Misuse for a data set, since a stored sweep keeps its own."""
     if catalog.is_data_set(data):
         raise Misuse(f"--data must be a folder here, got {data}: the sweep keeps its data set.")
@@ -267,9 +262,7 @@ def stop(name: str, place: Place) -> None:
     objects = open_store(place.storage)
     driver = driver_of(objects, name)
     if driver is not None and driver.job and not objects.exists(definition_name(name)):
-        click.echo(
-            driver.job
-        )  # whoever stops it for a laptop ends this job: nothing else exists yet
+        click.echo(driver.job)  # whoever stops it for a laptop ends this job: no sweep exists yet
         raise SystemExit(NOT_YET)
     with named_place(objects):  # a driver of another version is stopped, too
         definition_of_any_version(objects, name)
@@ -291,26 +284,7 @@ def stop(name: str, place: Place) -> None:
 # --- training -------------------------------------------------------------------------------------
 
 
-def train(
-    objects: ObjectStore,
-    definition: Definition,
-    executor: Executor,
-    *,
-    retry_failed: bool = False,
-    accept_code: bool = False,
-    budget: Budget = NO_LIMIT,
-    mlflow: str | None = None,
-    notify: str | None = None,
-) -> int:
-    """Train what is missing, track it and print the results; the exit code."""
-    return training.train(
-        objects, definition, executor,
-        on_done=partial(_print_done, objects), retry_failed=retry_failed,
-        accept_code=accept_code, budget=budget, mlflow=mlflow, notify=notify,
-    )  # fmt: skip
-
-
-def _print_done(objects: ObjectStore, view: SweepView, line: str) -> None:
+def print_done(objects: ObjectStore, view: SweepView, line: str) -> None:
     """Print the results of a sweep that is done or has reached its budget."""
     console().print(f"\n{line}\n")
     if view.definition.space.phase == "confirmation":

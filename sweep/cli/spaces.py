@@ -77,7 +77,7 @@ def spaces(
         )
         return
     _print_space(space)
-    _print_cost(cost, why_none)
+    print_cost(cost, why_none)
     _print_confirmation(space, cost)
 
 
@@ -92,30 +92,25 @@ def estimated(space: SearchSpace, gpu: str | None = None) -> tuple[Estimate | No
         return None, str(error)
 
 
-def print_estimate(space: SearchSpace) -> None:
-    """Print the estimated cost of a space's arms on this machine."""
-    _print_cost(*estimated(space))
-
-
 def _list(as_json: bool) -> None:
-    entries = [_space_entry(catalog.find(known).space) for known in catalog.space_names()]
+    spaces = [catalog.find(name).space for name in catalog.space_names()]
+    entries: list[dict[str, Json]] = [
+        {
+            "name": space.name,
+            "summary": space.summary,
+            "settings": len(space.settings),
+            "proposals": space.n_proposals,
+            "seeds": len(space.search_seeds),
+            "arms": catalog.arm_count(space),
+        }
+        for space in spaces
+    ]
     if as_json:
         print_json(entries)
         return
     rows = [{key: str(value) for key, value in entry.items()} for entry in entries]
     numbers = ("settings", "proposals", "seeds", "arms")
     console().print(table(rows, right=numbers, unbroken=("name",), below="summary"))
-
-
-def _space_entry(space: SearchSpace) -> dict[str, Json]:
-    return {
-        "name": space.name,
-        "summary": space.summary,
-        "settings": len(space.settings),
-        "proposals": space.n_proposals,
-        "seeds": len(space.search_seeds),
-        "arms": catalog.arm_count(space),
-    }
 
 
 def _published(setting: Setting) -> dict[str, Json] | None:
@@ -318,7 +313,8 @@ def _span(values: Sequence[Json]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _print_cost(cost: Estimate | None, why_none: str) -> None:
+def print_cost(cost: Estimate | None, why_none: str) -> None:
+    """Print what ``estimated`` returned."""
     out = console()
     out.print()
     if cost is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -76,9 +76,8 @@ def export_(
     folder_out = Path(out).expanduser().resolve()
     if place.address is not None:
         words = ["--all"] * everything + ["--published"] * beside_paper
-        there = ask.request_answer(place.address, given_storage(), "export", name, *words)
-        ask.output_of(there)
-        texts = {file: content.decode() for file, content in there.contents().items()}
+        contents = _remote_files(place.address, "export", name, *words)
+        texts = {file: content.decode() for file, content in contents.items()}
         for file in write_files(folder_out, name, texts, replace=replace):
             click.echo(str(folder_out / file))
         return
@@ -89,12 +88,10 @@ def export_(
         read = cache(read)  # for the manifest and the table
     _, view = open_sweep(place.storage, name, record=read)
     ids = run_ids(objects, view.definition)
-    instead = None
-    if is_confirmation:
-        instead = files_of(objects, view.definition, read, beside_paper=beside_paper)
     files = export(
         view, ids, folder_out, read=read, everything=everything, beside_paper=beside_paper,
-        instead=instead, replace=replace,
+        instead=files_of(objects, view.definition, read, beside_paper=beside_paper)
+        if is_confirmation else None, replace=replace,
     )  # fmt: skip
     for file in files:
         click.echo(str(folder_out / file))
@@ -109,6 +106,13 @@ def export_(
         )
     if nothing:
         note(f"no configuration for {', '.join(nothing)}: no finished pair.")
+
+
+def _remote_files(address: str, *words: str) -> Mapping[str, bytes]:
+    """Files that a verb writes on a cluster's head, by name."""
+    answer = ask.request_answer(address, given_storage(), *words)
+    ask.output_of(answer)  # or its error
+    return answer.contents()
 
 
 @click.command("report")
@@ -152,9 +156,8 @@ def report_(
         words = [word for pattern in patterns for word in ("--only", pattern)]
         words += [word for key in figures for word in ("--figure", key)]
         words += ["--page"] * page_alone
-        there = ask.request_answer(place.address, given_storage(), "report", name, *words)
-        ask.output_of(there)
-        files = write_files(folder, name, there.contents(), replace=replace)
+        contents = _remote_files(place.address, "report", name, *words)
+        files = write_files(folder, name, contents, replace=replace)
     else:
         objects, view = open_sweep(place.storage, name)
         sweep = Reported(

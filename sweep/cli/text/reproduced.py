@@ -16,6 +16,7 @@ from sweep.results.reproduction import (
     Verdict,
     is_same_place,
 )
+from sweep.study.advice import counted
 from trainables.plain import Json
 
 FEW_CELLS = 2  # of more, those that are the same get a line each
@@ -44,8 +45,8 @@ def print_reproduced(entry: Reproduction) -> None:
             if arm.verdict != "identical":
                 _print_arm(arm)
     arms = [arm for cell in cells for arm in cell.arms]
-    count = f"{len(arms)} arm{'s' * (len(arms) != 1)} trained again"
     out.print()
+    count = f"{counted(len(arms), 'arm')} trained again"
     out.print(Paragraph(f"{count}: {_verdict_text(entry.verdict, arms)}", style="bold"))
     if entry.records is not None:
         out.print(Paragraph(f"The new records stay below {entry.records}."))

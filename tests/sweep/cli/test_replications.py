@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from search_spaces.space import SearchSpace
+from sweep.api import training
 from sweep.cli import replications as verb
 from sweep.confirmation.plan import ReplicationsPlan, load_plan, load_replications, planned_seeds
 from sweep.confirmation.replications import trained_by
@@ -107,7 +108,7 @@ def trainer(
     """A finished search called tiny, of this space or the smallest; replications train at once."""
     store_searched(objects, getattr(request, "param", ONE))
     found = Trainer()
-    monkeypatch.setattr(verb, "train", found)
+    monkeypatch.setattr(training, "train", found)
     for name in ("resolved", "resolve_fresh"):
         monkeypatch.setattr(verb, name, lambda definition, **_: definition)
     return found
