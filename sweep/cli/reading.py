@@ -188,7 +188,7 @@ def status(name: str | None, place: ShownSettings, watch: bool, as_json: bool) -
     Default NAME: the newest sweep.
     """
     if watch and as_json:
-        raise click.UsageError("--watch is for people and --json for programs: give one of them.")
+        raise click.UsageError("--watch and --json exclude each other: give one of them.")
     name = name_or_newest(name, place)
     with ExitStack() as stack:
         live: Live | None = None
@@ -271,7 +271,7 @@ def _print_status(entry: StatusAnswer, place: ShownSettings) -> None:
     if len(rows) < len(settings):
         rest = advice.counted(len(settings) - len(rows), "setting")
         out.print(f"Without a finished proposal: {rest} of {len(settings)} (--full).")
-    out.print("Objective: lower is better; compare it within one setting alone.")
+    out.print("Objective: lower is better; compare it only within a setting.")
     _print_training(entry)
     if confirmed := _confirmed_text(name, place):
         out.print(Paragraph(confirmed))
@@ -324,7 +324,7 @@ def _print_training(entry: StatusAnswer) -> None:
         past = sum(one.warning.startswith(WENT) for one in entry.warnings)
         standing = len(entry.warnings) - past
         signs = f"{advice.counted(standing, 'early sign')} of arms that train badly"
-        signs += f", and {past} that stood only for a while" * bool(past)
+        signs += f", and {past} that no longer held later" * bool(past)
         out.print(f"\n{signs} (`--json` has all); the first:")
         first = entry.warnings[0]
         out.print(Paragraph(f"{first.signature}  {first.setting}: {first.warning}", 2))

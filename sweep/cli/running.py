@@ -201,7 +201,9 @@ def resume(
     """
     if place.address is not None:
         if named_here("where") and executor.where != "cluster":
-            raise Misuse(f"--address trains on a cluster, and --where {executor.where} does not.")
+            raise Misuse(
+                f"--where must be cluster with --address, got {executor.where}: leave it out."
+            )
         if options.data is not None:
             refuse_relative(_folder(options.data))
         sent = Submission(

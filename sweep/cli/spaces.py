@@ -159,8 +159,8 @@ def _print_space(space: SearchSpace) -> None:
     if compared:
         out.print(
             f"published: {compared[0].measure} of the constrained and the unconstrained model in "
-            f"{compared[0].source}; ! has doubts, which --json names."
-            + " !! asks, surely or probably, for more descent than can exist."
+            f"{compared[0].source}; ! is doubtful, for reasons that --json has."
+            + " !! certainly or probably requires more descent than can exist."
             * any(paper.asks_too_much for paper in compared)
         )
         for line in _unlike(space):
@@ -185,7 +185,7 @@ def _print_space(space: SearchSpace) -> None:
             ranges = [{k: v for k, v in row.items() if k != "in"} for row in ranges]
         out.print(table(ranges, right=("first",), unbroken=("searched",)))
         if any("(" in row["first"] for row in ranges):
-            out.print("first: in the range's own unit, and in brackets what a run is given.")
+            out.print("first: in the unit of the range; in brackets, the value that a run gets.")
         for warning in idle_ranges(space):
             out.print(f"[yellow]![/yellow] {escape(warning)}")
 
@@ -199,7 +199,7 @@ def _unlike(space: SearchSpace) -> list[str]:
         for reason in (*departures(run), PROTOCOL):
             settings.setdefault(reason, []).append(setting.name)
     return [
-        f"not alike: {reason}." + f" In {_first_of(names)}." * (len(names) < len(compared))
+        f"differs: {reason}." + f" In {_first_of(names)}." * (len(names) < len(compared))
         for reason, names in settings.items()
     ]
 
@@ -331,7 +331,7 @@ def print_cost(cost: Estimate | None, why_none: str) -> None:
             "choose a larger GPU, or train less of it at once (model.recompute, model.lora_rank, a "
             "larger accumulate, dtype=bfloat16, or --processes)."
         )
-    out.print(f"From: {escape(cost.assumption)}.")
+    out.print(f"Based on: {escape(cost.assumption)}.")
     rows: dict[tuple[str, str], list[str]] = {}
     for name, (plain, constrained) in cost.seconds_per_arm.items():
         rows.setdefault((_seconds(plain), _seconds(constrained)), []).append(name)

@@ -101,8 +101,8 @@ def export_(
     nothing = [s.setting.name for s in view.settings if not s.chosen.shown]
     if closest and not everything:
         note(
-            f"no configuration for {', '.join(closest)}: no winner. --all writes the closest "
-            "pair's."
+            f"no configuration for {', '.join(closest)}: no winner. --all writes that of the "
+            "closest pair."
         )
     if nothing:
         note(f"no configuration for {', '.join(nothing)}: no finished pair.")
@@ -149,7 +149,7 @@ def report_(
     from sweep.report.report import FORMATS, PAGE, Reported, figure_files, report, write_files
 
     if page_alone and figures:
-        raise Misuse("--page writes the page alone and --figure figures alone: give one of them.")
+        raise Misuse("--page and --figure exclude each other: give one of them.")
     name = name_or_newest(name, place)
     folder = Path(out or f"{name}-report").expanduser().resolve()
     if place.address is not None:
@@ -250,7 +250,7 @@ def answers_(
     if instructions is not None and length_controlled and len(instructions) != ALPACA_EVAL:
         raise Misuse(
             f"--length-controlled is defined for AlpacaEval's {ALPACA_EVAL} instructions, whose "
-            f"difficulties are known by place; {file} has {len(instructions)}."
+            f"difficulties are identified by their position; {file} has {len(instructions)}."
         )
     folder = Path(out).expanduser().resolve()
     click.get_current_context().with_resource(written.sole_writer(folder))
@@ -305,8 +305,10 @@ def _print_rates(rates: Sequence[PairRate]) -> None:
             "win rate": f"{rate.win_rate:.1f} ± {rate.standard_error:.1f}",
         }
         if rate.length_controlled is not None:
-            row["of one length"] = f"{rate.length_controlled:.1f} ± {rate.lc_standard_error:.1f}"
+            row["length-controlled"] = (
+                f"{rate.length_controlled:.1f} ± {rate.lc_standard_error:.1f}"
+            )
         rows.append(row)
     click.echo("How often the judge prefers the constrained arm's answer, in % (equal ones: half).")
-    click.echo("These are winners of one search: a hint, no confirmed result.")
+    click.echo("These are winners of one search: no confirmed result.")
     console().print(table(rows, right=tuple(rows[0])[1:]))

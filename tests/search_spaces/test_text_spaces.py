@@ -151,7 +151,9 @@ def test_the_list_for_people_shows_the_marks() -> None:
     words = ["spaces", "text_classification_ut", "--gpu", "h100"]
     shown = CliRunner().invoke(main, words).stdout
     assert "0.892 0.887 !!" in shown
-    assert "!! asks, surely or probably, for more descent than can exist" in " ".join(shown.split())
+    assert "!! certainly or probably requires more descent than can exist" in " ".join(
+        shown.split()
+    )
     plain = json.loads(CliRunner().invoke(main, [*words, "--json"]).stdout)
     assert len(plain["published"]) == 48
     row = plain["published"]["imdb-ut-L3-g0"]

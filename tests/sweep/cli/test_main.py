@@ -168,7 +168,10 @@ def test_reading_verbs_load_no_heavy_library(stored: ObjectStore) -> None:
         (("logs", "gone"), "no cluster is named"),
         (("submit", "quickstart", "--address", "gone.yaml"), "must be the URL"),
         (("status", "gone", "--address", "head"), "must be the URL"),
-        (("resume", "gone", "--address", "http://h", "--where", "inline"), "--where inline"),
+        (
+            ("resume", "gone", "--address", "http://h", "--where", "inline"),
+            "--where must be cluster with --address, got inline",
+        ),
         (
             ("resume", "gone", "--address", "http://h", "--data", "data"),
             "absolute path on its nodes, got 'data'",

@@ -211,7 +211,7 @@ def test_a_sign_that_no_longer_stood_is_told_after_those_that_do(tmp_path: Path)
     assert said == ["Layer 1 is paid to raise its loss.", past]
     assert past in words_of(objects).text
     shown = " ".join(sweep("status", "tiny", "--storage", objects.root).stdout.split())
-    assert "1 early sign of arms that train badly, and 1 that stood only for a while" in shown
+    assert "1 early sign of arms that train badly, and 1 that no longer held later" in shown
 
 
 def test_where_nothing_won_page_and_terminal_advise_the_same_next_step(tmp_path: Path) -> None:
