@@ -67,7 +67,9 @@ def spaces(
                 "arms": catalog.arm_count(space),
                 "unconstrained_arms": len(catalog.unconstrained_arms(space)),
                 "warnings": idle_ranges(space),
-                "first_proposals": {s.name: _first(space, s) for s in space.settings},
+                "first_proposals": {
+                    s.name: space.listed(s, 0) or space.default_point(s) for s in space.settings
+                },
                 "passes": {
                     s.name: passes(space.base.with_fields(s.fields)) for s in space.settings
                 },
@@ -124,20 +126,16 @@ def _published(setting: Setting) -> dict[str, Json] | None:
     }
 
 
-def _most(space: SearchSpace) -> str:
-    """Number of proposals of a setting; some may get fewer."""
-    numbers = set(map(space.proposals_of, space.settings))
-    return ("up to " if len(numbers) > 1 else "") + counted(max(numbers), "proposal")
-
-
 def _print_space(space: SearchSpace) -> None:
     out = console()
     seeds = ", ".join(map(str, space.search_seeds))
     plain = len(catalog.unconstrained_arms(space))
     constrained = catalog.arm_count(space) - plain
     out.print(f"[bold]{space.name}[/bold]: {escape(space.summary)}")
+    numbers = set(map(space.proposals_of, space.settings))
+    most = "up to " * (len(numbers) > 1) + counted(max(numbers), "proposal")
     out.print(
-        f"{counted(len(space.settings), 'setting')} x {_most(space)} by {space.sampler}, "
+        f"{counted(len(space.settings), 'setting')} x {most} by {space.sampler}, "
         f"{space.phase} seeds {seeds}: {constrained} constrained and {plain} unconstrained arms "
         f"(shared ones are trained once) of {_steps(space)} steps."
     )
@@ -165,7 +163,11 @@ def _print_space(space: SearchSpace) -> None:
         )
         for line in _unlike(space):
             out.print(escape(line))
-    points = [row for setting in space.settings for row in _point_rows(setting)]
+    points = [
+        {"setting": setting.name, "point": name, "sets": _listed(values) or NOTHING}
+        for setting in space.settings
+        for name, values in setting.points.items()
+    ]
     if points:
         out.print()
         out.print(table(points, unbroken=("setting", "point")))
@@ -233,18 +235,6 @@ def _models(space: SearchSpace) -> list[str]:
 def _steps(space: SearchSpace) -> str:
     steps = sorted({space.base.with_fields(s.fields).steps for s in space.settings})
     return f"{steps[0]}" if len(steps) == 1 else f"{steps[0]} to {steps[-1]}"
-
-
-def _first(space: SearchSpace, setting: Setting) -> dict[str, Json]:
-    return space.listed(setting, 0) or space.default_point(setting)
-
-
-def _point_rows(setting: Setting) -> list[dict[str, str]]:
-    """Points that a setting lists, with their values."""
-    return [
-        {"setting": setting.name, "point": name, "sets": _listed(values) or NOTHING}
-        for name, values in setting.points.items()
-    ]
 
 
 def _listed(fields: Mapping[str, Json]) -> str:
