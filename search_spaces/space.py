@@ -397,5 +397,4 @@ class SearchSpace(NamedFields):
 
 
 def _fields(point: Mapping[str, Json]) -> dict[str, Json]:
-    """The point's values by the names of the fields in ConstraintConfig."""
     return {name.removeprefix("constraint."): value for name, value in point.items()}

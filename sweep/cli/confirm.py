@@ -65,10 +65,8 @@ from trainables.errors import InvalidValue, Misuse
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
-_PLANNING = (
-    "patterns", "proposals", "controls", "seeds", "rule", "error", "smallest_effect",
-    "until_decided",
-)  # fmt: skip
+_PLANNING = ("patterns", "proposals", "controls", "seeds", "rule", "error", "smallest_effect",
+             "until_decided")  # fmt: skip
 
 
 @click.command()
@@ -332,13 +330,13 @@ def _note_what_is_left_out(
     kept = catalog.matching([s.setting.name for s in view.settings], wanted.patterns, plan.search)
     for one in view.settings:
         name = one.setting.name
-        if name in kept and name not in planned_ones:
-            note(f"{name} is left out: {one.chosen.why}.")
-        elif name in planned_ones:
+        if name in planned_ones:
             number = planned_ones[name].proposal
             outcome = next((r.outcome for r in one.results if r.number == number), "open")
             if outcome != "feasible":
                 note(f"proposal {number} of {name}, which is named, was {outcome} in the search.")
+        elif name in kept:
+            note(f"{name} is left out: {one.chosen.why}.")
     for setting in definition.space.settings:
         for control in wanted.controls:
             if control not in setting.points:
@@ -358,20 +356,16 @@ def _show_plan(plan: Plan, space: SearchSpace, *, as_json: bool) -> None:
     out, unit = console(), space.base.facts.metric.unit
     settings = advice.counted(len(plan.settings), "setting")
     out.print(f"[bold]{plan.name}[/bold]: {settings} of {plan.search}")
-    out.print(
-        table(
-            [
-                {
-                    "setting": one.name,
-                    "proposal": f"{one.proposal} ({one.chosen})",
-                    "family": one.family,
-                    "in search": f"{one.search_gain.get(plan.measure, float('nan')):+.3f}",
-                }
-                for one in plan.settings
-            ],
-            right=("in search",),
-        )
-    )
+    rows = [
+        {
+            "setting": one.name,
+            "proposal": f"{one.proposal} ({one.chosen})",
+            "family": one.family,
+            "in search": f"{one.search_gain.get(plan.measure, float('nan')):+.3f}",
+        }
+        for one in plan.settings
+    ]
+    out.print(table(rows, right=("in search",)))
     out.print(
         Paragraph(
             f"In search: {MEASURES[plan.measure]}, in {unit}; above 0 the "

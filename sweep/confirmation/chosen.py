@@ -1,8 +1,7 @@
 """Choice of what is confirmed, and the sweep that trains it beside its controls.
 
 A confirmation is a stored sweep of its own whose proposals are listed: in every setting the
-constrained arm that the search chose, then its controls, all beside one unconstrained arm for each
-fresh seed. So its arms train, resume, go to a cluster and are tracked as any sweep's.
+constrained arm that the search chose and its controls, with one unconstrained arm a fresh seed.
 """
 
 from __future__ import annotations
