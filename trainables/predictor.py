@@ -251,11 +251,9 @@ class Predictor:
         layer = int((params or {}).get("layer", layers))
         require(0 <= layer <= layers, "layer", layer, f"from 0 to {layers}")
         with torch.inference_mode():
-            return (
-                self._of_texts(inputs, layer)
-                if self.reads_texts
-                else self._of_arrays(inputs, layer)
-            )
+            if self.reads_texts:
+                return self._of_texts(inputs, layer)
+            return self._of_arrays(inputs, layer)
 
     def _of_arrays(self, inputs: Any, layer: int) -> NDArray[Any]:
         given = np.asarray(inputs, dtype=self.dtype)

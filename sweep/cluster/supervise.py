@@ -34,10 +34,7 @@ from sweep.run import notifications
 from sweep.run.alike import failed_alike
 from sweep.run.budget import BEGUN, stored_budget
 from sweep.run.events import OnEvent, driver_event, storage_event
-from sweep.run.forget_failed import (
-    forget_failed,
-    refuse_other_code,
-)
+from sweep.run.forget_failed import forget_failed, refuse_other_code
 from sweep.run.signals import KNOWN, request_stop, stop_request
 from sweep.study import advice
 from sweep.study.advice import ADDRESS, ASKED_FROM

@@ -22,13 +22,7 @@ import torch
 
 from search_spaces import catalog
 from search_spaces.space import SearchSpace
-from sweep.cost.counted_work import (
-    ForwardPass,
-    NotCounted,
-    Work,
-    counted_pass,
-    counted_work,
-)
+from sweep.cost.counted_work import ForwardPass, NotCounted, Work, counted_pass, counted_work
 from sweep.cost.timed_steps import step_times, torch_threads
 from sweep.study import advice
 from trainables.config.arm import ArmConfig, DataConfig

@@ -246,7 +246,12 @@ class Models:
         for name in (plain, f"{plain}.{self._sweep_id[:8]}"):
             try:
                 client.create_registered_model(
-                    name, tags={SWEEP_ID: self._sweep_id}, description=self._description(arm)
+                    name,
+                    tags={SWEEP_ID: self._sweep_id},
+                    description=f"Networks of setting `{arm.setting}` of the sweep "
+                    f"`{self._sweep}`, trained by descent-sweep. The alias `winner` is the best "
+                    "feasible constrained arm's, `unconstrained` that of its baseline. The version "
+                    "has its input and output.",
                 )
             except MlflowException as error:
                 if error.error_code != "RESOURCE_ALREADY_EXISTS":
@@ -254,13 +259,6 @@ class Models:
             if client.get_registered_model(name).tags.get(SWEEP_ID) == self._sweep_id:
                 return name
         raise TrackingError(f"MLflow at {shown(self._uri)} has other models called {plain}.")
-
-    def _description(self, arm: ModelArm) -> str:
-        return (
-            f"Networks of setting `{arm.setting}` of the sweep `{self._sweep}`, trained by "
-            "descent-sweep. The alias `winner` is the best feasible constrained arm's, "
-            "`unconstrained` that of its baseline. The version has its input and output."
-        )
 
     def _new_version(
         self, client: MlflowClient, name: str, arm: ModelArm, model: LoggedModel, run_id: str

@@ -195,7 +195,7 @@ def _classifier(run: EarlySigns, report: Report) -> Iterator[Sign]:
 def _flat(run: EarlySigns, reports: Sequence[Report]) -> Iterator[Sign]:
     """The training loss of the last layer is that of the first report in all others, to 1 %."""
     losses = [r.scalars[TRAIN_LOSS] for r in reports if TRAIN_LOSS in r.scalars]
-    if len(losses) < 3 or losses[0] == 0 or reports[-1].step < limits.SETTLED * run.config.steps:
+    if len(losses) < 3 or losses[0] == 0 or not _is_settled(run, reports[-1]):
         return
     if all(abs(loss / losses[0] - 1.0) < limits.FLAT for loss in losses):  # never with a NaN
         yield Sign(
