@@ -111,7 +111,8 @@ def _estimate(objects: ObjectStore, definition: Definition, gpu: str | None = No
     """
     if stored_estimate(objects, definition.name) is not None:
         return
-    from sweep.cost.estimate import estimate_entry, gpu_called, gpu_here  # torch
+    from sweep.cost.estimate import estimate_entry  # torch
+    from sweep.cost.gpus import gpu_called, gpu_here
 
     on_gpu = definition.space.base.device == "cuda"
     known = gpu_called(gpu or gpu_here()) if on_gpu else None

@@ -86,7 +86,8 @@ def spaces(
 def estimated(space: SearchSpace, gpu: str | None = None) -> tuple[Estimate | None, str]:
     """Estimated cost of a space; or None, and the reason."""
     from sweep.cost.counted_work import NotCounted  # loads torch
-    from sweep.cost.estimate import estimate, gpu_called
+    from sweep.cost.estimate import estimate
+    from sweep.cost.gpus import gpu_called
 
     try:
         return estimate(space, None if gpu is None else gpu_called(gpu) or gpu.lower()), ""
