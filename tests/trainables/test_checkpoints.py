@@ -86,7 +86,7 @@ def test_depth_is_the_configurations_whatever_it_calls_it(tmp_path: Path) -> Non
     for kind in ("distilbert", "roberta"):  # n_layers, num_hidden_layers
         assert Checkpoint(str(tiny_encoder(tmp_path / kind, kind)), NEEDS).depth() == 3
     CLIPConfig().save_pretrained(tmp_path / "two")
-    with pytest.raises(InvalidValue, match="type 'clip', which does not say how many layers"):
+    with pytest.raises(InvalidValue, match="'clip', which does not state its number of layers"):
         Checkpoint(str(tmp_path / "two"), NEEDS).depth()
 
 

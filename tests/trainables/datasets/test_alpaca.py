@@ -422,7 +422,9 @@ def test_a_test_split_of_a_table_is_taken_as_it_is(tmp_path: Path) -> None:
 
 def test_tables_of_other_columns_are_refused(tmp_path: Path) -> None:
     data = saved(tmp_path / "hf", train=[{"prompt": "a", "output": "b"}])
-    with pytest.raises(BadData, match=r"train split has columns prompt, output\. Of instr"):
+    with pytest.raises(
+        BadData, match=r"train split has columns prompt, output\. Instructions need"
+    ):
         load_text(data, group="instructions")
     with pytest.raises(BadData, match="has splits test; its train split has columns none"):
         load_text(saved(tmp_path / "other", test=ROWS), group="instructions")
