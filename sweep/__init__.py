@@ -40,5 +40,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """What a notebook completes, before any of it is imported."""
+    """The names that a notebook completes, before any of them is imported."""
     return sorted({*globals(), *__all__})
