@@ -29,7 +29,8 @@ TERMS: Mapping[str, Term] = {
     ),
     "UT": _term("the unrolled transformer, whose layers are derived as steps of an optimisation"),
     "DUST": _term(
-        "the unrolled sparse-coding transformer, derived likewise, with a dictionary a layer"
+        "the unrolled sparse-coding transformer, whose layers are steps of an optimisation as "
+        "well, with a dictionary for each layer",
     ),
     "gamma": _term(
         "standard deviation of the added noise over that of the data; `train_gamma` in training, "
@@ -42,13 +43,14 @@ TERMS: Mapping[str, Term] = {
         "a constrained arm and its baseline: same seed, initial weights, batches and noise"
     ),
     "control": _term(
-        "another training of a pair that could explain the gain without the constraint: fixed "
-        "layer weights, the gradient cut, other noise or fewer steps; the constraint judges it"
+        "another training run on the same seed that could explain the gain without the "
+        "constraint: fixed layer weights, the gradient cut, other noise or fewer steps; its "
+        "losses are judged by the pair's constraint",
     ),
     "proposal": _term("one choice of the searched hyperparameters, trained once per search seed"),
     "gain": _term(
         "how much better the constrained network is than plain training, or than a control, in "
-        "the measure's own unit: of RMSE plain less constrained, of accuracy constrained less "
+        "the measure's own unit: for RMSE plain minus constrained, for accuracy constrained minus "
         "plain; above 0 it is better, in every table, figure, JSON and MLflow",
         "how much better the constrained network is than plain training; above 0 it is better",
         "{unit}",
@@ -68,7 +70,7 @@ TERMS: Mapping[str, Term] = {
     "f0": _term("the fixed loss that bounds the first constrained layer"),
     "Lagrangian": _term(
         "the default form: the last loss plus each layer's multiplier times its violation is "
-        "trained, with its full gradient"
+        "minimised, with its whole gradient",
     ),
     "detached": _term(
         "no gradient flows into the loss before a layer, so that no layer can meet its constraint "
@@ -79,11 +81,12 @@ TERMS: Mapping[str, Term] = {
     ),
     "dual_lr": _term("how far a multiplier moves per unit of its dual signal in one dual step"),
     "reach": _term(
-        "dual_lr times the dual steps of a run: how far a dual signal of 1 takes a multiplier"
+        "dual_lr times the dual steps of a run, less where the rate falls: how far a dual signal "
+        "of 1 takes a multiplier",
     ),
     "resilience": _term(
-        "how far a layer may miss its constraint; resilience is the slack granted per unit of "
-        "multiplier"
+        "the slack granted per unit of multiplier; slack is how far a layer may miss its "
+        "constraint",
     ),
     "missing share": _term(
         "violation over the required reduction: 0 met, 1 no descent, above 1 the loss rises",
@@ -95,7 +98,8 @@ TERMS: Mapping[str, Term] = {
         unit="yes or no",
     ),
     "beats trivial": _term(
-        "better on held-out data than returning the input and than the best constant",
+        "better on held-out data than returning the input, where that is a prediction, and than "
+        "the best constant",
         unit="yes or no",
     ),
     "not binding": _term(
@@ -104,10 +108,8 @@ TERMS: Mapping[str, Term] = {
         "yes or no",
     ),
     "descent asked": _term(
-        "the fraction of f0 that all layers together must remove; the least that a winner has to "
-        "ask for",
         "the fraction of f0 that all layers together must remove",
-        "fraction of f0",
+        unit="fraction of f0",
     ),
     "winner": _term(
         "the setting's best feasible, binding proposal that beats the trivial predictors and asks "
@@ -118,19 +120,21 @@ TERMS: Mapping[str, Term] = {
     ),
     "held-out unit": _term("what held-out data are judged by: a window of a clip, or a text"),
     "units met": _term(
-        "the fraction of held-out units whose own losses meet the constraint, of the layer that "
-        "fewest meet",
+        "for the layer that the fewest held-out units meet, the fraction of units that meet it",
         unit="fraction",
     ),
     "certificate": _term(
-        "whether 95 % bounds over the held-out units confirm a verdict, or leave it undecided"
+        "the verdict of 95 % bounds over the held-out units: feasible, infeasible or undecided",
     ),
     "Wiener": _term(
-        "the identity, the best constant, linear Wiener filters: what a network has to beat"
+        "a linear filter of each patch, fitted without gradient training: a reference for the "
+        "networks",
     ),
     "unmatched capacity": _term(
+        "in DUST's paper variant the unconstrained arm has one dictionary, the constrained one "
+        "has one per layer: the gain is not that of constraining alone",
         "the unconstrained arm has one dictionary, the constrained one has one per layer: the "
-        "gain is not that of constraining alone"
+        "gain is not that of constraining alone",
     ),
     "confirmation": _term(
         "winners and their controls on fresh seeds and the test split, compared by a plan"
