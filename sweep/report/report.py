@@ -20,7 +20,7 @@ from sweep.confirmation.summary import ConfirmationSummary
 from sweep.report import hover
 from sweep.report.figures import FIGURES, draw, drawing_of
 from sweep.report.measured import Measured, confirmations, measured
-from sweep.report.pages.markup import Picture, manifest_of
+from sweep.report.pages.markup import Commands, Picture, manifest_of
 from sweep.report.pages.search import page
 from sweep.report.pages.svg import inlined
 from sweep.report.style import cells, style
@@ -325,11 +325,11 @@ def _of_confirmation(
     (entry,) = source.confirmed
     entry = _only(entry, source.data.entries)
     figures = drawn(source.data, OF_CONFIRMATION, formats)
-    commands = {
-        "next": {"The search that it confirms.": source.say("report", plan.search)}
+    commands = Commands(
+        following={"The search that it confirms.": source.say("report", plan.search)}
         if status.state in ("finished", "failed")
         else {"Train what is missing.": source.say("confirm", plan.search, "--name", source.name)},
-        "again": {
+        again={
             "The table as CSV, Markdown and LaTeX; the plan.": source.say(
                 "export", source.name, "--out", "results"
             ),
@@ -341,7 +341,7 @@ def _of_confirmation(
                 for one in entry.settings
             },
         },
-    }
+    )
     manifest = provenance.manifest(source.view, source.run_ids)
     return confirmed_page(status, entry, plan, _pictures(figures), manifest, commands), figures
 
@@ -352,9 +352,7 @@ def _only(confirmed: ConfirmationSummary, settings: Iterable[str]) -> Confirmati
     return replace(confirmed, settings=kept)
 
 
-def _commands(
-    source: Reported, status: SweepStatus, entries: Sequence[SettingSummary]
-) -> dict[str, dict[str, str]]:
+def _commands(source: Reported, status: SweepStatus, entries: Sequence[SettingSummary]) -> Commands:
     """Commands: the next one, one that shows all again, one that trains a pair again."""
     following: dict[str, str] = {}
     if status.state == "stopped":
@@ -389,4 +387,4 @@ def _commands(
         "One figure alone, for a paper.": source.say("report", source.name, "--figure", "scores"),
         "Each arm's curves.": source.say("ui", source.name),
     }
-    return {**pairs, "next": following or {"Every number.": export}, "again": again}
+    return Commands(following or {"Every number.": export}, again, pairs)

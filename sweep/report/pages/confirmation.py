@@ -21,6 +21,7 @@ from sweep.confirmation.words import (
 )
 from sweep.render.table import NOTHING, Table, number
 from sweep.report.pages.markup import (
+    Commands,
     Pages,
     Paragraph,
     as_json,
@@ -42,7 +43,7 @@ def confirmed_page(
     plan: Plan,
     pictures: Mapping[str, Pages],
     provenance: Mapping[str, Json],
-    commands: Mapping[str, Mapping[str, str]],
+    commands: Commands,
 ) -> str:
     """The page of a confirmation as a text.
 
@@ -52,7 +53,7 @@ def confirmed_page(
         plan: of the confirmation.
         pictures: pages by key, by the key of ``FIGURES``.
         provenance: what ``provenance.manifest`` says.
-        commands: what to type by what it does: "next", "again".
+        commands: those below the answer and at the end.
     """
     return fill_page(
         "confirmation.html.jinja",
@@ -62,13 +63,13 @@ def confirmed_page(
         answer=list(_families(entry)),
         comparison=_comparison(entry),
         sure=list(_doubts(status, entry, plan)),
-        following=commands["next"],
+        following=commands.following,
         families=_family_table(entry),
         settings=[_setting(one, entry) for one in entry.settings],
         pictures=open_first(pictures),
         rules=_rules(plan, entry.unit),
         plan=as_json(plan.to_json()),
-        again=commands["again"],
+        again=commands.again,
         origin=provenance_of(provenance),
     )
 

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import unescape
 from pathlib import Path
 
@@ -44,6 +44,15 @@ class Paragraph:
     is_warning: bool = False
     link: str = ""  # where the words behind it lead
     linked: str = ""
+
+
+@dataclass(frozen=True)
+class Commands:
+    """Commands to paste, by the sentence that explains each; one without a command is empty."""
+
+    following: Mapping[str, str]  # the next step
+    again: Mapping[str, str]  # to see everything again
+    by_setting: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # trains its pair
 
 
 def fill_page(template: str, **values: object) -> str:

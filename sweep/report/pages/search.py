@@ -11,7 +11,14 @@ from sweep.confirmation.summary import ConfirmationSummary
 from sweep.confirmation.words import sentences
 from sweep.glossary import brief, capitalised, in_brief
 from sweep.render.table import NOTHING, YES_NO, Column, ShortForm, Table, number, table_of
-from sweep.report.pages.markup import Pages, Paragraph, fill_page, open_first, provenance_of
+from sweep.report.pages.markup import (
+    Commands,
+    Pages,
+    Paragraph,
+    fill_page,
+    open_first,
+    provenance_of,
+)
 from sweep.results.findings import findings
 from sweep.results.names import point_text
 from sweep.results.status import SweepStatus
@@ -33,7 +40,7 @@ def page(
     tables: Iterable[Table],
     pictures: Mapping[str, Pages],
     provenance: Mapping[str, Json],
-    commands: Mapping[str, Mapping[str, str]],
+    commands: Commands,
     confirmed: Sequence[ConfirmationSummary],
 ) -> str:
     """The page as a text.
@@ -46,7 +53,7 @@ def page(
         tables: below the settings, in this order.
         pictures: pages by key, by the key of ``FIGURES``.
         provenance: what ``provenance.manifest`` says.
-        commands: what to type by what it does: "next", "again", and by setting.
+        commands: those below the answer, below the tables and below every setting.
         confirmed: its confirmations.
     """
     return fill_page(
@@ -63,16 +70,16 @@ def page(
             *omissions,
             *_confirmed(confirmed),
         ],
-        following=commands["next"],
+        following=commands.following,
         confirmations=[_confirmation(entry) for entry in confirmed],
-        settings=[_setting(one, commands.get(one.setting, {})) for one in summaries],
+        settings=[_setting(one, commands.by_setting.get(one.setting, {})) for one in summaries],
         pictures=open_first(pictures),
         tables=list(tables),
         ranges=_ranges(space, summaries),
         notes=_search_notes(status, space, summaries),
         failures=[f"{f.setting}, {f.signature}: {f.reason}" for f in status.failures],
         warnings=[f"{w.setting}, {w.signature}: {w.warning}" for w in status.warnings],
-        again=commands["again"],
+        again=commands.again,
         origin=provenance_of(provenance),
     )
 

@@ -24,7 +24,7 @@ from sweep.report.figures import FIGURES, drawing_of
 from sweep.report.measured import confirmations as confirmations_of
 from sweep.report.measured import measured
 from sweep.report.pages import search as search_page
-from sweep.report.pages.markup import Picture
+from sweep.report.pages.markup import Commands, Picture
 from sweep.report.report import PAGE, Reported, drawn, report, write_files
 from sweep.results.best import best_summaries
 from sweep.results.findings import next_step
@@ -91,7 +91,7 @@ def page_of(
         [],
         figures,
         manifest(view, {}),
-        {"next": following, "again": {}},
+        Commands(following, again={}),
         confirmations_of(objects, name),
     )
 
@@ -223,11 +223,24 @@ def test_where_nothing_won_page_and_terminal_advise_the_same_next_step(tmp_path:
     assert step is not None
     assert step.text.startswith("Ask for less than alpha 0.2")  # and not: search on
     of = Reported(objects, view, {}, ArmStore(objects).record)
-    assert reports._commands(of, status_of(view), entries)["next"] == {step.text: ""}
+    assert reports._commands(of, status_of(view), entries).following == {step.text: ""}
     page = page_of(objects, "tiny", {}, following={step.text: ""})
     assert f"<p>{step.text}</p></dd>" in re.sub(r"\n", "", page)  # no command below it
     said = sweep("best", "tiny", "--storage", objects.root).stdout
     assert step.text in " ".join(said.split())
+
+
+def test_a_setting_named_as_a_part_of_the_page_keeps_its_command(tmp_path: Path) -> None:
+    objects = ObjectStore(tmp_path)
+    settings = (replace(SPACE.settings[0], name="next"), replace(SPACE.settings[1], name="again"))
+    infeasible = {"next": [INFEASIBLE] * 3, "again": [INFEASIBLE] * 3}
+    store_sweep(objects, infeasible, space=replace(SPACE, settings=settings))
+    view = view_of(objects)
+    reported = Reported(objects, view, {}, ArmStore(objects).record)
+    commands = reports._commands(reported, status_of(view), best_summaries(view, {}))
+    for name in ("next", "again"):
+        (command,) = commands.by_setting[name].values()
+        assert command.startswith(f"sweep reproduce tiny {name} ")
 
 
 def test_words_of_the_page_are_explained_as_the_documentation_does(stored: ObjectStore) -> None:

@@ -17,6 +17,7 @@ import pytest
 import sweep as api
 from sweep.render.table import NOTHING
 from sweep.report.pages import search as search_page
+from sweep.report.pages.markup import Commands
 from sweep.results.best import best_summaries
 from sweep.results.provenance import manifest
 from sweep.results.status import status_of
@@ -123,7 +124,7 @@ def page(root: Path) -> list[float]:
         [],
         {},
         manifest(view, {}),
-        {"next": {}, "again": {}},
+        Commands(following={}, again={}),
         [],
     )
     row = r"<th scope=row class=w>gain[^<]*</th><td>([^<]*)</td><td>([^<]*)</td>"
