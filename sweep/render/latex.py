@@ -59,7 +59,7 @@ def to_latex(table: Table, sweep: str) -> str:
         label = f"tab:{sweep}-{table.name}" + f"-{number}" * (number > 1)
         title = escaped(f"{table.caption} (sweep {sweep}{which})")
         lines += [r"\begin{table}", r"\centering", rf"\caption{{{title}}}\label{{{label}}}"]
-        lines += _SMALL
+        lines += [r"\footnotesize", r"\setlength{\tabcolsep}{2pt}"]
         for place, panel in enumerate(panels):
             lines += [r"\par\medskip"] * (place > 0)
             lines += _tabular(panel, [titles[row] for row in part], part)
@@ -72,9 +72,6 @@ def to_latex(table: Table, sweep: str) -> str:
         else:
             lines += [r"\end{table}"]
     return "\n".join([*lines, ""])
-
-
-_SMALL = (r"\footnotesize", r"\setlength{\tabcolsep}{2pt}")
 
 
 # --- what goes where ------------------------------------------------------------------------------

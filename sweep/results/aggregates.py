@@ -109,7 +109,7 @@ def arm_summary(
     scores = [m.layer_scores_by_gamma.get(at_training, ()) for m in done]
     return replace(
         summary,
-        layer_losses=_mean_by_layer([m.held_out_losses() for m in done]),
+        layer_losses=_mean_of_rows([m.held_out_losses() for m in done]),
         layer_scores=_mean_of_rows(scores),
     )
 
@@ -123,7 +123,7 @@ def _cost(arms: Sequence[ArmRecord], scalar: str) -> float | None:
 
 def _mean_of_rows(rows: Sequence[Sequence[float]]) -> list[float] | None:
     """Mean by layer; None where an arm has none."""
-    return _mean_by_layer(rows) if all(rows) else None
+    return [fmean(layer) for layer in zip(*rows, strict=True)] if all(rows) else None
 
 
 def pair_summary(
@@ -229,10 +229,6 @@ def area(scores: Mapping[str, float]) -> float:
 
 def _means(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {key: fmean([p[key] for p in parts]) for key in parts[0]}
-
-
-def _mean_by_layer(rows: Sequence[Sequence[float]]) -> list[float]:
-    return [fmean(column) for column in zip(*rows, strict=True)]
 
 
 def _worst(values: Sequence[float] | None) -> float | None:
