@@ -70,7 +70,7 @@ TERMS: Mapping[str, Term] = {
     "f0": _term("the fixed loss that bounds the first constrained layer"),
     "Lagrangian": _term(
         "the default form: the last loss plus each layer's multiplier times its violation is "
-        "minimised, with its whole gradient",
+        "minimised, with its full gradient",
     ),
     "detached": _term(
         "no gradient flows into the loss before a layer, so that no layer can meet its constraint "

@@ -80,7 +80,7 @@ def submit(
 
     SPACE is as for `sweep run`; what is sent is its JSON. --data, --storage and --mlflow are places
     as the cluster's nodes see them; by default they are the cluster's own. Submitting the same
-    definition again attaches to it; a different one under a name that is taken is refused.
+    definition again attaches to it; a different one under an existing name is refused.
     """
     address = _require_address(address)
     named_space, definition, named_fields = request.definition(None)

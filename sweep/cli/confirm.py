@@ -84,7 +84,8 @@ _PLANNING = ("patterns", "proposals", "controls", "seeds", "rule", "error", "sma
     default="none",
     show_default=True,
     metavar="A,B|decisive|all|none",
-    help=f"Controls to train with every pair: {', '.join(CONTROLS)}. Some are tuned first.",
+    help=f"Controls to train with every pair: {', '.join(CONTROLS)}. Some are tuned "
+    "before they train (docs/confirmation.md).",
 )
 @click.option(
     "--seeds",
@@ -99,7 +100,7 @@ _PLANNING = ("patterns", "proposals", "controls", "seeds", "rule", "error", "sma
     type=int,
     metavar="K",
     help="Repeat the tuning of both arms K times in independent searches, and test the K tuned "
-    "winners on one fresh seed each.",
+    "winners on one fresh seed each. Not with --seeds, --controls, --proposal or budgets.",
 )
 @renamed_option("--studies", "--replications")
 @click.option(
@@ -108,12 +109,12 @@ _PLANNING = ("patterns", "proposals", "controls", "seeds", "rule", "error", "sma
     default="looks",
     show_default=True,
     help="looks: test after 10 and after all seeds (alpha spending); any_time: after every seed "
-    "(e-values); fixed: once, after all. At error 0.05 five seeds cannot mark a difference.",
+    "(e-values); fixed: once, after all. Five seeds cannot give significance at error 0.05.",
 )
 @click.option(
     "--until-decided",
     is_flag=True,
-    help="Train from one test to the next, and stop when everything is decided.",
+    help="Stop at the first test at which every comparison is decided.",
 )
 @click.option(
     "--error",
@@ -121,7 +122,7 @@ _PLANNING = ("patterns", "proposals", "controls", "seeds", "rule", "error", "sma
     default=0.05,
     show_default=True,
     metavar="P",
-    help="Probability of any false claim in the table, at most.",
+    help="Largest probability that the table has a false claim.",
 )
 @click.option(
     "--smallest-effect",
@@ -169,8 +170,8 @@ def confirm(
     """Train the winners of a finished sweep on fresh seeds, and test them on the test split.
 
     What is compared and how is stored before anything is trained: a plan, which cannot be changed.
-    Given again, the verb continues, and shows the table. `sweep best NAME.confirmation` shows it
-    alone, `sweep export` writes it.
+    Run it again to continue. `sweep best NAME.confirmation` only shows the table, `sweep export`
+    writes it.
     """
     design = partial(Design.planned, rule=cast(Rule, rule), error=error)
     if replications is not None:

@@ -57,9 +57,9 @@ def doctor(
 ) -> None:
     """Check what a sweep needs: versions, devices, storage, disk, MLflow, Ray, a cluster's nodes.
 
-    With SPACE, and the options that `sweep run` takes with it, also its data and checkpoints, where
-    arms will run. --address checks a cluster from a laptop: its cluster.yaml, who is let in, ports,
-    and every node. Exit 1 if a check fails.
+    With SPACE, and the options of `sweep run`, it also checks data and checkpoints on the machines
+    where arms will run. --address checks a cluster from a laptop: its cluster.yaml, who is let in,
+    ports, and every node. Exit 1 if a check fails.
     """
     scope = Scope(mlflow, data if space is None else None, _requirements(space, data, options))
     if scope_json is not None:

@@ -30,11 +30,14 @@ VERBS = {
         "running",
         "Stop a running sweep: its arms end at their next report, and `sweep resume` continues it.",
     ),
-    "resume": ("running", "Continue a sweep; more candidates and failed arms are options."),
+    "resume": (
+        "running",
+        "Continue a sweep; options add candidates and seeds, or retry failed arms.",
+    ),
     "list": ("reading", "List the sweeps below the storage root, newest first."),
     "best": (
         "reading",
-        "Show the best feasible pair of every setting, and why the others lost.",
+        "Show the winner of every setting, and why its other candidates lost.",
     ),
     "reproduce": (
         "running",
@@ -62,7 +65,7 @@ VERBS = {
     ),
     "sync": (
         "upkeep",
-        "Write to MLflow what it lacks, from the stored records.",
+        "Write to MLflow the stored records that it lacks.",
     ),
     "register": (
         "upkeep",

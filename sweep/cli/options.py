@@ -103,7 +103,7 @@ accept_code_option: Callable[[Verb], Verb] = click.option(
     "--accept-code",
     is_flag=True,
     help="Continue a sweep whose arms were trained by other code; tables mark such pairs. "
-    "Without it that is refused.",
+    "Otherwise the sweep is refused.",
 )
 address_option: Callable[[Verb], Verb] = click.option(
     "--address",

@@ -74,9 +74,9 @@ def list_(place: Place, as_json: bool) -> None:
     """List the sweeps below the storage root, newest first.
 
     The state is running (a driver works on it), finished, failed (finished, and every proposal
-    failed), stopped (`sweep resume` continues it), other version (trained by another version of
-    this program, which can read it), damaged (`sweep rm` removes it), or needs a plug-in that is
-    not installed here.
+    failed), stopped (`sweep resume` continues it), other version (only the version of this
+    program that trained it can read it), damaged (`sweep rm` removes it), or needs a plug-in
+    that is not installed here.
     """
     if place.address is None:
         objects = open_store(place.storage)
@@ -338,11 +338,11 @@ def _print_training(entry: StatusAnswer) -> None:
 @collected(place=ShownSettings)
 @json_option
 def best(name: str | None, place: ShownSettings, as_json: bool) -> None:
-    """Show the best feasible pair of every setting, and why the others lost.
+    """Show the winner of every setting, and why its other candidates lost.
 
     The overall finding comes first. Many settings get one line each; --only or --full shows them in
-    full. With several search seeds, numbers are means and verdicts are those of the mean losses.
-    A confirmation is shown as its table. Default NAME: the newest sweep.
+    full. With several search seeds, numbers are means, and verdicts are judged on mean losses.
+    For a confirmation, its table is shown. Default NAME: the newest sweep.
     """
     name = name_or_newest(name, place)
     if place.address is not None:

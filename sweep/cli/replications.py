@@ -1,4 +1,4 @@
-"""The option `sweep confirm --replications`: planned, trained and shown."""
+"""Replications, `sweep confirm --replications`: planned, trained and shown."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def run(
 
     SPACE is a built-in search space, a .py or .json file of your own, or an exported
     configuration. Running the same definition again under the same name continues it; a different
-    definition under a name that is taken is refused.
+    definition under an existing name is refused.
     """
     tell_that_it_is_here("`sweep submit` sends a sweep to the cluster.")
     require_torch()
@@ -132,8 +132,8 @@ def reproduce(
 ) -> None:
     """Train one cell of a table again, and print old and new numbers side by side.
 
-    CELL is a setting, for both arms of the pair that tables show, or one of its arms:
-    SETTING/constrained, SETTING/unconstrained, or in a confirmation SETTING/CONTROL. Append
+    CELL is SETTING (both arms of the pair that tables show) or SETTING/ARM, where ARM is
+    constrained, unconstrained, or in a confirmation a control. Append
     #PROPOSAL for another proposal and @SEED for a single seed. The sweep is not changed. Exit 1 if
     a number differs by more than a relative 1e-6.
     """
@@ -195,7 +195,7 @@ def resume(
     accept_code: bool,
     notify: str | None,
 ) -> None:
-    """Continue a sweep; more candidates and failed arms are options.
+    """Continue a sweep; options add candidates and seeds, or retry failed arms.
 
     Finished arms are not trained again. Proposals and seeds can only be added.
     """

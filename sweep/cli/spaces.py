@@ -51,7 +51,8 @@ def spaces(
     """List search spaces, or show one: settings, ranges, arms, cost.
 
     NAME is a built-in space, a .py or .json file, or an exported configuration. The cost is an
-    estimate: a few steps of every shape are timed on this CPU, or counted for a GPU.
+    estimate, from timing a few steps of each network size on this CPU, or from counted operations
+    for a GPU.
     """
     if name is None:
         if options or gpu:

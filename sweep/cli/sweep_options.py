@@ -59,15 +59,15 @@ OPTIONS: dict[str, Callable[[Verb], Verb]] = {
         multiple=True,
         metavar="FIELD=VALUE,...",
         help="Candidate to try first in every setting, for example constraint.alpha=0.2. Separate "
-        "several fields by commas; the others are those of the space's first candidate. "
+        "several fields by commas. Fields left out keep the values of the space's first candidate. "
         "Repeatable.",
     ),
     "start_from": click.option(
         "--start-from",
         multiple=True,
         metavar="NAME[:SETTING]|FILE",
-        help="Start from the winners of sweep NAME, matched by setting; from one of them "
-        "(NAME:SETTING), or from an exported configuration FILE, in every setting. Repeatable.",
+        help="NAME: start from that sweep's winners, setting by setting. NAME:SETTING, or an "
+        "exported configuration FILE: from that one candidate, in every setting. Repeatable.",
     ),
     "patterns": only_option,
     "full": click.option("--full", is_flag=True, help="Use the space's full-size variant."),
@@ -81,16 +81,16 @@ OPTIONS: dict[str, Callable[[Verb], Verb]] = {
         "--stall-after",
         type=float,
         metavar="SECONDS",
-        help="Restart an arm that has not reported for SECONDS (before its worker's first report, "
-        "four times that). A second stall fails it. Default: the space's stall_after_s.",
+        help="Restart an arm after SECONDS without a report (four times that before its worker's "
+        "first). At the second stall it fails. Default: the space's stall_after_s.",
     ),
     "where": click.option(
         "--where",
         type=click.Choice(["local", "cluster", "inline"]),
         default="local",
         show_default=True,
-        help="Where to train. local: a Ray cluster on this machine; cluster: the Ray cluster that "
-        "this machine is the head of; inline: this process, one arm at a time.",
+        help="Where to train. local: a Ray cluster on this machine; cluster: the running Ray "
+        "cluster whose head is this machine; inline: this process, one arm at a time.",
     ),
     "workers": click.option(
         "--workers",
@@ -117,20 +117,22 @@ OPTIONS: dict[str, Callable[[Verb], Verb]] = {
         "--max-arms",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Start no further arm once the sweep has started N, unconstrained arms and earlier "
-        "calls included. Running arms finish; `sweep resume` continues.",
+        help="Start at most N arms in all, counting unconstrained arms and earlier calls. Running "
+        "arms finish; `sweep resume` continues.",
     ),
     "max_hours": click.option(
         "--max-hours",
         type=click.FloatRange(min=0, min_open=True),
         metavar="H",
-        help="Start no further arm after this call (on a cluster, its job) has run for H hours.",
+        help="Start no further arm after this call (on a cluster, its job) has run for H hours. "
+        "Running arms finish.",
     ),
     "max_gpu_hours": click.option(
         "--max-gpu-hours",
         type=click.FloatRange(min=0, min_open=True),
         metavar="H",
-        help="Start no further arm once the sweep has used H GPU-hours, earlier calls included.",
+        help="Start no further arm once the sweep has used H GPU-hours, earlier calls included. "
+        "Running arms finish.",
     ),
     "show_all": click.option(
         "--full",

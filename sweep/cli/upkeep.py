@@ -68,7 +68,7 @@ mlflow_option = click.option(
 def ui(name: str | None, port: int, only_url: bool, mlflow: str | None, place: Place) -> None:
     """Serve MLflow locally and print the URL of a sweep's page.
 
-    The page compares winners with plain training; other views of the sweep follow.
+    The page compares winners with plain training; the URLs of other views are printed after it.
     """
     from sweep.tracking import ui as tracking_ui
 
@@ -136,7 +136,7 @@ def _refuse_unservable(objects: ObjectStore, name: str | None, uri: str, port: i
 @mlflow_option
 @storage_option
 def sync(name: str, mlflow: str | None, storage: str) -> None:
-    """Write to MLflow what it lacks, from the stored records."""
+    """Write to MLflow the stored records that it lacks."""
     from sweep.api.training import sweep_pages
     from sweep.tracking import sources
     from sweep.tracking import tracker as tracking
@@ -164,7 +164,8 @@ def register(
 ) -> None:
     """Register the winners' networks in MLflow, as models that load without this store.
 
-    A second call adds nothing; another winner since then becomes a new version under the alias.
+    A second call adds nothing. If the winner has changed, a new version is registered, and the
+    alias moves to it.
     """
     from sweep.tracking.models import Models, arms_of
 

@@ -52,7 +52,7 @@ ALPACA_EVAL = 805  # instructions of its set
     "--all",
     "everything",
     is_flag=True,
-    help="Also write the closest pair of settings without a winner.",
+    help="Also write, for settings without a winner, their closest pair.",
 )
 @click.option(
     "--published",
