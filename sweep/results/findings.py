@@ -76,8 +76,8 @@ def findings(entries: Sequence[SettingSummary]) -> list[str]:
     have = f"{len(winners)} of {len(entries)} settings {'has' if len(winners) == 1 else 'have'}"
     controls = sum(entry.is_control for entry in winners)
     what = (
-        "a model that beats the trivial predictors and meets descent constraints which plain "
-        "training misses."
+        "a model that beats trivial predictors (its input, a constant) and meets descent "
+        "constraints which plain training misses."
     )
     if controls:
         is_or_are = "is" if controls == 1 else "are"

@@ -27,8 +27,8 @@ def entry(seen: float | None = None, unseen: float | None = None, **more: Json) 
 
 def test_two_winners_that_are_worse_and_lose_to_a_filter() -> None:
     assert findings([entry(-0.3, -0.32), entry(-0.2, -1.24)]) == [
-        "2 of 2 settings have a winner: a model that beats the trivial predictors and meets "
-        "descent constraints which plain training misses.",
+        "2 of 2 settings have a winner: a model that beats trivial predictors (its input, "
+        "a constant) and meets descent constraints which plain training misses.",
         "On what training or selection looked at (seen gammas) both winners are worse than plain "
         "training, by 0.2 to 0.3 grey levels (one seed).",
         "Out of distribution (unseen gammas) both winners are worse than plain training, by 0.32 "
