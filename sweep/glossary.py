@@ -56,7 +56,7 @@ TERMS: Mapping[str, Term] = {
         "{unit}",
     ),
     "selection-biased": _term(
-        "measured on the data that picked the pair: no result before fresh seeds confirm it"
+        "measured on the data that picked the pair, so no result before fresh seeds confirm it"
     ),
     "seen": _term("test conditions that training or selection looked at"),
     "unseen": _term(
@@ -89,7 +89,8 @@ TERMS: Mapping[str, Term] = {
         "constraint",
     ),
     "missing share": _term(
-        "violation over the required reduction: 0 met, 1 no descent, above 1 the loss rises",
+        "violation over the required reduction: at most 0 is met, 1 no descent, above 1 the "
+        "loss rises",
         unit="fraction",
     ),
     "feasible": _term(
@@ -181,12 +182,12 @@ def two_codes(codes: str) -> str:
     """The warning that several codes, as a pair's tag names them, trained its arms.
 
     >>> two_codes("trainables 1a and by unknown code")
-    'two codes: its arms were trained by trainables 1a and by unknown code, so that a difference \
-between them may be that of the code'
+    'two codes: the arms of this pair were trained by trainables 1a and by unknown code, so that a \
+difference between them may be that of the code'
     """
     return (
-        f"two codes: its arms were trained by {codes}, so that a difference "
-        "between them may be that of the code"
+        f"two codes: the arms of this pair were trained by {codes}, so that a difference between "
+        "them may be that of the code"
     )
 
 

@@ -71,7 +71,7 @@ QUANTITIES: dict[str, tuple[str, str]] = {
     "feasible": column("feasible"),
     "beats_trivial": column("beats trivial"),
     "certificate": column("certificate"),
-    "worst_missing_share": ("fraction", "largest missing share of any layer"),
+    "worst_missing_share": ("fraction", f"of the worst layer: {TERMS['missing share'].brief}"),
     "worst_layer": ("", "the layer of the largest missing share"),
     "missing_share": column("missing share"),
     "missing_share_training": ("fraction", "missing share on training data"),

@@ -88,8 +88,11 @@ def _state(status: SweepStatus) -> str:
 
 
 def _unit(metric: Metric) -> str:
-    terms = in_brief("seen", "unseen")
-    return f"{metric.label} in {metric.unit}, mean over the seeds; {metric.direction}; {terms}."
+    terms = capitalised(in_brief("seen", "unseen"))
+    return (
+        f"{metric.label} in {metric.unit}, mean over test gammas and seeds; {metric.direction}. "
+        f"{terms}"
+    )
 
 
 def _biased(summaries: Iterable[SettingSummary]) -> list[str]:

@@ -29,6 +29,7 @@ from sweep.confirmation.plan import (
     load_replications,
     planned_seeds,
     put_plan,
+    refuse_other_plan,
 )
 from sweep.confirmation.replications import (
     TUNED,
@@ -161,9 +162,14 @@ def _planned(objects: ObjectStore, request: Replications) -> tuple[Definition, R
     def design(families: Mapping[str, tuple[str, ...]]) -> Design:
         return replace(request.wanted.design(families), smallest_effect=effect)
 
-    used = planned_seeds(objects, search.name, but=name)
-    given = plan_replications(search, replace(request.wanted, design=design, used_seeds=used))
-    return search, given if plan is None else put_plan(objects, given)
+    own = name if plan is None else plan.name  # of a plan that an earlier version stored: its own
+    used = planned_seeds(objects, search.name, but=own)
+    wanted = replace(request.wanted, name=own, design=design, used_seeds=used)
+    given = plan_replications(search, wanted)
+    if plan is None:
+        return search, given
+    refuse_other_plan(plan, given)
+    return search, plan
 
 
 def _train_all(

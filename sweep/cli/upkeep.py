@@ -218,7 +218,7 @@ def rm(name: str, yes: bool, storage: str) -> None:
     if left is not None:
         arms = advice.counted(left.final_arms, "arm")
         click.echo(
-            f"{objects.root}/{readings.left_at(left)} is kept: {arms} were evaluated on the test "
+            f"{objects.root}/{readings.left_at(left)} is kept: {arms} had ended, on the test "
             "split, which later confirmations report"
         )
     if not yes:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from search_spaces.space import SearchSpace
 from sweep.confirmation.arms import SettingArms
 from sweep.confirmation.comparisons import CERTIFIED
-from sweep.confirmation.plan import CONSTRAINED, MEASURES, UNCONSTRAINED, Measure
+from sweep.confirmation.plan import CONSTRAINED, MEAN, MEASURES, UNCONSTRAINED, Measure
 from sweep.confirmation.summary import ConfirmationSummary, ConfirmedSetting
 from sweep.confirmation.words import ended_text, is_early
 from sweep.glossary import DIRECTION, brief
@@ -112,7 +112,7 @@ def _lines(space: SearchSpace, one: ConfirmedSetting, measure: Measure) -> list[
                 config=config,
                 layers=config.model.layers,
                 numbers=_LINES[name],
-                measure=name if name == "ood_auc" else f"{name}_{key}".replace("ood_", ""),
+                measure=_measure_column(name, key),
                 constrained=ours,
                 unconstrained=plain,
                 marks=_mark(one),
@@ -144,3 +144,10 @@ def _mark(one: ConfirmedSetting) -> str:
 def _config(space: SearchSpace, name: str) -> ArmConfig:
     setting = space.setting(name)
     return space.run(setting, setting.points[CONSTRAINED], seed=space.search_seeds[0])
+
+
+def _measure_column(name: Measure, key: str) -> str:
+    """The name of a measure, as the tables of a search have it."""
+    if name == "ood_auc":
+        return name
+    return f"mean_{key}" if name == MEAN else f"{name}_{key}"

@@ -200,6 +200,12 @@ def put_plan(objects: ObjectStore, plan: P) -> P:
     content = json.dumps(plan.to_json(), sort_keys=True).encode()
     name = f"{folder(plan.name)}/{plan.FILE}"
     there = plan.from_json(json.loads(objects.put_once(name, content)))
+    refuse_other_plan(there, plan)
+    return there
+
+
+def refuse_other_plan(there: Plan, plan: Plan) -> None:
+    """Raise NameTaken unless the stored plan is equal to this one."""
     if differences := _differences(there, plan):
         raise NameTaken(
             f"the confirmation {plan.name} has a plan already, and it stays as it is:\n"
@@ -207,7 +213,6 @@ def put_plan(objects: ObjectStore, plan: P) -> P:
             + "\nLeave these options out to go on with it, or give another --name: every table "
             "says which other confirmations read the same test data."
         )
-    return there
 
 
 def load_plan(objects: ObjectStore, name: str) -> Plan | None:
@@ -249,16 +254,20 @@ def replications_name(search: str) -> str:
 def load_replications(objects: ObjectStore, name: str) -> ReplicationsPlan | None:
     """The plan of replications, or the one that an earlier version stored; None without any."""
     earlier = f"{name.removesuffix(_REPLICATIONS).removesuffix(_STUDIES)}{_STUDIES}"
-    return objects.get_value(
-        f"{folder(name)}/{ReplicationsPlan.FILE}", ReplicationsPlan.from_json
-    ) or objects.get_value(f"{folder(earlier)}/studies.json", ReplicationsPlan.from_json)
+    files = (f"{folder(name)}/{ReplicationsPlan.FILE}", f"{folder(earlier)}/studies.json")
+    plans = (objects.get_value(file, ReplicationsPlan.from_json) for file in files)
+    return next((plan for plan in plans if plan is not None), None)
 
 
 def replications_of(objects: ObjectStore, confirmation: str) -> ReplicationsPlan | None:
     """The plan of the replications that a confirmation belongs to; None: it belongs to none."""
-    parts = re.fullmatch(r"(.+)\.(?:replication|study)-(\d+)\.confirmation", confirmation)
-    plan = parts and load_replications(objects, replications_name(parts[1]))
-    return plan if parts and plan and 0 < int(parts[2]) <= plan.count else None
+    parts = re.fullmatch(r"(.+)\.(replication|study)-(\d+)\.confirmation", confirmation)
+    if parts is None:
+        return None
+    suffix = _STUDIES if parts[2] == "study" else _REPLICATIONS
+    plan = load_replications(objects, f"{parts[1]}{suffix}")
+    is_its = plan is not None and plan.kind == parts[2] and 0 < int(parts[3]) <= plan.count
+    return plan if is_its else None
 
 
 def _differences(there: Plan, given: Plan) -> list[str]:

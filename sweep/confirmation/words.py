@@ -18,7 +18,7 @@ from sweep.confirmation.summary import (
     OverUnits,
     UnitCounts,
 )
-from sweep.glossary import DIRECTION, brief
+from sweep.glossary import DIRECTION, TERMS, brief
 from sweep.results.findings import is_slight, size_text
 from sweep.statistics.design import Design
 from sweep.statistics.row import Estimate
@@ -238,7 +238,7 @@ def of_family(family: Family, entry: ConfirmationSummary) -> str:
     outcome, over_seeds = family.marked, family.outcome
     words, _ = outcome_words(family, over_seeds, entry)
     if outcome == "not binding":
-        text = f"in every setting {brief('not binding')}"
+        text = f"{TERMS['not binding'].brief} in every setting (not binding)"
     elif outcome == over_seeds:
         text = f"{words}; {numbers}"
         alone = [one.against_plain.marked for one in entry.settings if one.setting in names]
@@ -311,7 +311,7 @@ def _against_controls(one: ConfirmedSetting, least: float | None) -> list[str]:
     if beaten:
         texts.append(f"It is better than {listed(beaten)}, too.")
     if open_:
-        texts.append(f"It is not distinct from {_listed(open_)}: that may explain the gain.")
+        texts.append(f"It is not shown to beat {_listed(open_)}: that may explain the gain.")
     matched = [name for name in lost if others[name].question == "matched"]
     if matched:
         texts.append(f"It is worse than {listed(matched)}: the constraint is not what works.")

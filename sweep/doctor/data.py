@@ -232,10 +232,15 @@ def _match_published(folder: str) -> tuple[_Matches, list[str]]:
 def _match_own(folder: str) -> tuple[_Matches, list[str]]:
     """The clips or tables of the user's own in a folder; else why it is neither."""
     from trainables.datasets.text.hub import TABLES
+    from trainables.datasets.video.own_clips import IMAGES
+    from trainables.datasets.video.video_files import VIDEO_SUFFIXES
 
     root = Path(folder).expanduser()
     files = [path for pattern in ("*", "*/*", "*/*/*") for path in root.glob(pattern)]
-    tables = [path for path in files if path.suffix in TABLES and path.name[0] != "."]
+    has_clips = any(path.suffix.lower() in (*VIDEO_SUFFIXES, *IMAGES) for path in files)
+    tables = [
+        path for path in files if path.suffix in TABLES and path.name[0] != "." and not has_clips
+    ]
     size = sum(path.stat().st_size for path in tables)
     refusals = {}
     for name, group in _OWN if tables else _OWN[:1]:

@@ -202,7 +202,7 @@ _REASONS = {  # by what keeps the closest proposal of a setting from winning
     "failed": "every proposal failed, diverged or was stopped",
     "close": "the constraint is missed by the closest proposal, which came near",
     "far": "the constraint is missed by the closest proposal, by far",
-    "beats no trivial predictor": "the closest candidate does not beat the trivial predictors",
+    "beats no trivial predictor": "the closest proposal does not beat the trivial predictors",
     "not binding": TERMS["not binding"].brief,
     "little": "the constraint asks for too little",
     "alone": "the plain arm to compare with is missing",

@@ -23,16 +23,23 @@ from dataclasses import asdict, dataclass, fields
 from sweep.study.definition import folder
 from sweep.study.pairs import Hindrance, ProposalResult
 from trainables.config.renamed import renamed
-from trainables.plain import Json, finite
+from trainables.plain import Json, finite, with_names
 from trainables.records.arm_record import ArmRecord, Outcome, Status
 from trainables.records.objects import ObjectStore
 from trainables.records.parallel_reads import at_once
 
 Point = dict[str, Json]  # dotted field of ArmConfig -> value
 # Raise it when the same records come to another outcome than before: stored ones are judged again.
-JUDGING_VERSION = 5
+JUDGING_VERSION = 4
 _JUDGED = "judged.json"
 _JUDGED_PACE = 20.0  # times as long as one took until the next one is put
+_RENAMED = {  # names and hindrances that earlier versions stored
+    "useful": "beats_trivial",
+    "told_objective": "observed_objective",
+    "told_missing_share": "observed_missing_share",
+    "vacuous": "not binding",
+    "not useful": "beats no trivial predictor",
+}
 _INFINITE = {"inf": math.inf, "-inf": -math.inf}
 
 
@@ -162,6 +169,7 @@ class ProposalOutcome:
     @classmethod
     def from_json(cls, number: int, plain: Mapping[str, Json]) -> ProposalOutcome | None:
         """The outcome that ``to_json`` wrote; None where other rules judged."""
+        plain = with_names(plain, _RENAMED)
         values: dict[str, Json] = {
             n: math.nan if v is None else _INFINITE.get(v, v) if isinstance(v, str) else v
             for n, v in plain.items()
@@ -169,6 +177,7 @@ class ProposalOutcome:
         if values.pop("judging_version", None) != JUDGING_VERSION:
             return None
         values.pop("difference", None)  # of an earlier version, with the other sign
+        values["hindrance"] = _RENAMED.get(values["hindrance"], values["hindrance"])
         values["arms"] = tuple(map(ArmEnd.from_json, plain["arms"]))
         values["beside"] = tuple(plain.get("beside", ()))
         return cls(number=number, **values)

@@ -18,7 +18,7 @@ from typing import TypeVar, cast, get_args
 import numpy as np
 
 from search_spaces.space import SearchSpace, Setting
-from sweep.glossary import brief
+from sweep.glossary import TERMS
 from sweep.study.pairs import Hindrance, ProposalResult
 from sweep.study.proposals import ProposalOutcome
 from trainables.plain import Plain
@@ -159,7 +159,8 @@ def _why_no_winner(closest: ProposalResult | None, reason: str) -> str:
             f"{100 * closest.least_descent:.0f} % at least: its alpha is too small"
         )
     if closest.hindrance == "not binding":
-        return f"proposal {number} is feasible but {brief('not binding')}: ask for more"
+        why = TERMS["not binding"].brief
+        return f"proposal {number} is feasible but not binding ({why}): ask for more"
     if closest.hindrance == "beats no trivial predictor":
         feasible = "feasible but " * judgement.feasible
         why = judgement.why_not_better

@@ -194,6 +194,12 @@ def test_renamed_fields_are_read_from_files_keep_signatures_and_are_refused_by_h
         first = FIRST_NAMES[name]
         with pytest.raises(InvalidValue, match=f"field '{first}': it is called {name} now"):
             config.with_fields({first: 0.3})
+    with pytest.raises(InvalidValue, match="'decay_share': it is called decay_fraction now"):
+        ArmConfig(decay_share=0.3)  # type: ignore[call-arg]
+    with pytest.raises(InvalidValue, match="'dev_share': it is called dev_fraction now"):
+        DataConfig(dev_share=0.3)  # type: ignore[call-arg]
+    with pytest.raises(InvalidValue, match="decay_share is called decay_fraction now, got both"):
+        ArmConfig.from_json({"decay_share": 0.3, "decay_fraction": 0.5})
 
 
 def test_a_template_is_in_the_signature_and_others_leave_it(

@@ -18,7 +18,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self, TypeVar, cast
 
-from trainables.errors import InvalidValue, UnknownName, require
+from trainables.config.renamed import RENAMED
+from trainables.errors import InvalidValue, RemovedOption, UnknownName, require
 from trainables.plain import Json
 
 Check = Callable[[str, object], object]  # of a field's name and value; the value to keep
@@ -62,6 +63,10 @@ class NamedFields:
         known = cls.__dataclass_fields__  # type: ignore[attr-defined]  # every one is a dataclass
         for name in fields:
             if name not in known:
+                if RENAMED.get(name) in known:
+                    raise RemovedOption(
+                        f"unknown field {name!r}: it is called {RENAMED[name]} now."
+                    )
                 raise UnknownName.among(f"field of {cls.__name__}", name, known)
         return super().__new__(cls)
 

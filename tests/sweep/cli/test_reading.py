@@ -57,6 +57,7 @@ def test_a_confirmed_sweep_says_where_fresh_seeds_say_what_it_found(root: Path) 
             assert (said in " ".join(sweep(verb, "tiny").stdout.split())) == is_confirmed, verb
         best = " ".join(sweep("best", "tiny").stdout.split())
         assert "selection-biased: measured on the data that picked the pair" in best
+        assert ("so no result before fresh seeds confirm it." in best) != is_confirmed
         assert said not in sweep("status", "tiny", "--json").stdout
 
 

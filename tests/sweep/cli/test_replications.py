@@ -14,7 +14,13 @@ import pytest
 from search_spaces.space import SearchSpace
 from sweep.api import training
 from sweep.cli import replications as verb
-from sweep.confirmation.plan import ReplicationsPlan, load_plan, load_replications, planned_seeds
+from sweep.confirmation.plan import (
+    ReplicationsPlan,
+    load_plan,
+    load_replications,
+    planned_seeds,
+    replications_of,
+)
 from sweep.confirmation.replications import trained_by
 from sweep.results.sweep_view import load_sweep
 from sweep.run.coordinator import Coordinator
@@ -425,5 +431,14 @@ def test_a_plan_that_an_earlier_version_stored_goes_on_under_its_name(
     assert len(trainer.trained) == trained
     stored = load_replications(objects, "tiny.replications")
     assert stored is not None
+    effect = f"{stored.design.smallest_effect:g}"
+    at = ("--storage", objects.root, "--smallest-effect")
+    again = ["confirm", "tiny", "--replications", "2", *at]
+    shown = json.loads(sweep(*again, effect, "--dry-run", "--json").stdout)
+    assert (shown["name"], shown["digest"]) == ("tiny.studies", stored.digest)
+    assert "tiny.studies has a plan already" in refused(*again, "9.5", "--dry-run")
+    assert not objects.exists("sweeps/tiny.replications/replications.json")
+    assert replications_of(objects, "tiny.study-1.confirmation") == stored
+    assert replications_of(objects, "tiny.replication-1.confirmation") is None
     taken = planned_seeds(objects, "tiny", but="another")
     assert {*stored.seeds, *(s for seeds in stored.search_seeds for s in seeds)} <= taken

@@ -21,6 +21,7 @@ from sweep.report.pages.confirmation import _arms, _setting
 from sweep.study.definition import Definition
 from tests.support import confirmations as hand
 from tests.support.records import ended, finished
+from tests.support.schemas import validator
 from tests.support.sweeps import FEASIBLE, FIRST, INFEASIBLE, SECOND
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
@@ -188,6 +189,7 @@ def test_a_constraint_that_plain_training_meets_is_no_finding(objects: ObjectSto
     ]
     assert sentences(entry)[0].startswith("Not binding: plain training meets the constraint too")
     assert not any("is better" in text for text in sentences(entry))
+    validator("confirmed").validate(json.loads(json.dumps(entry.to_json())))
 
 
 @pytest.mark.parametrize("lost", [2, 3, 9])
@@ -275,7 +277,7 @@ def test_seeds_after_the_decision_are_told_of_and_do_not_count(objects: ObjectSt
 
 @pytest.mark.parametrize(
     ("penalty", "text"),
-    [(0.0, "better than penalty, too"), (1.0, "not distinct from penalty")],
+    [(0.0, "better than penalty, too"), (1.0, "not shown to beat penalty")],
 )
 def test_controls_say_whether_it_is_the_constraint(
     objects: ObjectStore, penalty: float, text: str

@@ -279,7 +279,7 @@ def test_every_contrast_needs_seeds_and_units_to_agree(objects: ObjectStore) -> 
     assert control.units.low < 0 < control.low
     assert (control.outcome, control.marked) == ("better", "undecided")
     said = of_setting(one, entry)
-    assert "not distinct from detached" in said
+    assert "not shown to beat detached" in said
     assert "better than detached" not in said
     rows = {row["against"]: row for row in confirmed_table(entry).rows if row["level"] == "setting"}
     assert rows["detached"]["outcome"] == "undecided"

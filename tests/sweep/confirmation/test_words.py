@@ -64,7 +64,7 @@ def test_what_few_seeds_can_show_stands_beside_a_claim() -> None:
         ({"deep_supervision": "better"}, "It is better than deep supervision, too."),
         (
             {"deep_supervision": "worse", "detached": "undecided"},
-            "It is not distinct from detached: that may explain the gain. It is worse than deep "
+            "It is not shown to beat detached: that may explain the gain. It is worse than deep "
             "supervision: the constraint is not what works.",
         ),
         (

@@ -177,3 +177,22 @@ def test_a_sweep_whose_files_have_fields_under_their_first_names_is_read(
     assert everything() == now
     assert isinstance(now[1], list)
     assert now[1][1].point == {"decay_fraction": 0.1}
+
+
+def test_verdicts_that_earlier_versions_stored_are_read_under_the_present_names(
+    objects: ObjectStore,
+) -> None:
+    definition = store_sweep(objects, {SETTING: [FEASIBLE]})
+    (now,) = stored_proposals(objects, definition.name, SETTING)
+    judged = f"{folder(definition.name)}/proposals/{SETTING}/judged.json"
+    first = {
+        "beats_trivial": "useful",
+        "observed_objective": "told_objective",
+        "observed_missing_share": "told_missing_share",
+    }
+    plain = with_names(objects.get_json(judged), first)
+    plain["0"]["outcome"]["hindrance"] = "vacuous"
+    objects.put_json(judged, plain)
+    (read,) = stored_proposals(objects, definition.name, SETTING)
+    assert now.outcome is not None
+    assert read == replace(now, outcome=replace(now.outcome, hindrance="not binding"))

@@ -116,7 +116,7 @@ def test_a_pair_that_does_not_bind_never_wins() -> None:
     alone = select("s", [idle])
     assert alone.winner is None
     assert (
-        "proposal 0 is feasible but not binding: plain training meets the constraint too"
+        "proposal 0 is feasible but not binding (plain training meets the constraint too)"
         in alone.why
     )
     assert alone.frontier == ()

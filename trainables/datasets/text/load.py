@@ -62,7 +62,8 @@ def load_text(
     if group == "instructions":
         key |= {"group": group, "template": data.template}
     write_held_in = functools.partial(_write_held_in, raw=raw, data=data)
-    held_in = built_once("text", {**key, "dev_fraction": data.dev_fraction}, write_held_in)
+    # The key has the field's first name: what is prepared already stays so.
+    held_in = built_once("text", {**key, "dev_share": data.dev_fraction}, write_held_in)
     stored = json.loads((held_in / "splits.json").read_text())
     what = f"the texts of {data.name} in {raw.root} are others"
     require_fingerprint(data, stored["fingerprint"], what)
@@ -70,7 +71,7 @@ def load_text(
     if split_seed is not None:
         held_in = built_once(
             "text",
-            {**key, "dev_fraction": data.dev_fraction, "split_seed": split_seed},
+            {**key, "dev_share": data.dev_fraction, "split_seed": split_seed},
             functools.partial(_divide, source=held_in, raw=raw, data=data, seed=split_seed),
         )
         stored = stored | json.loads((held_in / "splits.json").read_text())
