@@ -121,7 +121,7 @@ def _legend(entries: Sequence[SettingSummary], confirmed: str) -> list[str]:
         missing_share_text(entries[0].tolerance),
         *reference_notes(metric),
         *[
-            f"{GAIN}*: selection-biased: measured on the data that picked the pair. {confirmed}"
+            f"{GAIN}*: {brief('selection-biased').partition(', so')[0]}. {confirmed}"
             if confirmed
             else f"{GAIN}*: {brief('selection-biased')}."
         ]

@@ -310,7 +310,7 @@ def test_html_of_a_finished_sweep_says_what_was_found(objects: ObjectStore) -> N
     assert str(of).startswith("tiny is finished.\n2 of 2 settings have a winner: ")
     assert repr(of) == "<sweep tiny: finished>"
     assert "2 of 2 settings have a winner" in text
-    assert "RMSE in grey levels, mean over the seeds; lower is better" in text
+    assert "RMSE in grey levels, mean over test gammas and seeds; lower is better" in text
     assert cells[:2] == [FIRST, "proposal 0"]
     row = of.settings.iloc[0]
     assert f"{row['constrained_unseen_mean']:.3f}" in cells

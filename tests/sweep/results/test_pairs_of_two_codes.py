@@ -21,7 +21,7 @@ from tests.support.sweeps import FEASIBLE, FIRST, SECOND, store_sweep
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
-MARK = "two codes: its arms were trained by"
+MARK = "two codes: the arms of this pair were trained by"
 
 
 def trained_by(objects: ObjectStore, *, plain: str | None, constrained: str | None) -> None:
@@ -62,7 +62,7 @@ def test_a_pair_of_two_codes_is_marked_wherever_it_is_shown(
     assert set(manifest["pairs"][FIRST]["codes"]) == told
     sweep("report", "tiny", "--page", "--out", str(tmp_path / "report"))
     page = next((tmp_path / "report").glob("*.html")).read_text()
-    assert ("trained by" in page and "wo codes: its arms" in page) == is_marked
+    assert ("trained by" in page and "wo codes: the arms" in page) == is_marked
 
 
 @pytest.mark.parametrize("constrained", ["1a", "2b"])

@@ -108,7 +108,7 @@ def test_tables_name_the_metric_and_its_direction() -> None:
     assert not [name for name in row if "rmse" in name]
     text = to_markdown(table)
     assert "in fractions of samples; higher is better" in text
-    assert "up to train gamma + 0.40" in text
+    assert "end at train gamma + 0.40" in text
     assert "| Constant | 0.500 |" in text
     assert "RMSE" not in text
     trained = hyperparameters_table(SPACE, [entry])
