@@ -162,7 +162,7 @@ def check_closed_ports(head: str) -> Check:
 
     The head looks at its own address, too: what is on its loopback alone does not answer there.
     """
-    is_local = head in LOOPBACK  # then all nodes are this machine
+    is_local = head in (*LOOPBACK, "")  # all nodes are this machine, or none is known as the head
     open_ports = [] if is_local else find_open_ports(head, NEVER_OPEN)
     if open_ports:
         return Check(

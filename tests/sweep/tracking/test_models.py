@@ -191,7 +191,7 @@ def test_winners_are_registered_once_and_another_one_takes_the_alias(
         f"models:/{name}@winner  (version 1, new)",
         f"models:/{name}@unconstrained  (version 2, new)",
     ]
-    assert f"{SECOND}: left out, without a winner." in first.stderr
+    assert f"{SECOND}: left out, since they have no winner." in first.stderr
     there = registry(uri)
     versions, aliases = there[name]
     assert aliases == {"winner": "1", "unconstrained": "2"}
