@@ -185,7 +185,7 @@ def test_a_sweep_is_stopped_and_resumed_from_the_laptop(
     objects = ObjectStore(laptop.storage)
     wait_until(lambda: bool(objects.names("arms")) and driver_of(objects, "long") is not None)
     assert "is running already" in refused("resume", "long")
-    assert "asked" in sweep("stop", "long").stdout
+    assert "sent a stop request to" in sweep("stop", "long").stdout
     stopped = wait_for_state(laptop, "long", "stopped")
     assert stopped["arms"]["final"] < stopped["arms"]["wanted"]
     assert "got a stop request" in sweep("logs", "long").stdout
