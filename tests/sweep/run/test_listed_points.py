@@ -79,7 +79,7 @@ def test_listed_points_are_trained_judged_shown_and_tracked(objects: ObjectStore
     assert [row["point"] for row in rows[:3]] == list(POINTS)
     sentence = findings([first])[0]
     assert sentence.endswith("it is a control, which a constraint judges and does not train.")
-    assert not any("asked:" in line for line in verdict_lines(first))
+    assert not any("required:" in line for line in verdict_lines(first))
     arms = list(tracked_arms(objects, view.definition))
     assert len(arms) == 16
     baselines = {arm.signature for arm in arms if arm.proposal is None}
