@@ -29,6 +29,7 @@ def dual_step(
     satisfied layers lose it, down to zero. ``resilience`` c = 1/rho relaxes each constraint by the
     slack c lambda; with c = 0 the constraints are hard.
 
+    >>> import numpy as np
     >>> dual_step(np.array([0.0, 1.0]), np.array([0.5, -0.2]), dual_lr=1.0).tolist()
     [0.5, 0.8]
     """
@@ -44,6 +45,7 @@ def bare_decay_step(
     It rests at s = (c / eta) lambda, as ``dual_step`` does with c / eta in the place of c: a rate
     that falls to 0 takes the multipliers along.
 
+    >>> import numpy as np
     >>> bare_decay_step(np.array([1.0]), np.array([0.5]), dual_lr=0.1, resilience=0.25).tolist()
     [0.8]
     """
@@ -71,6 +73,7 @@ def nupi_step(
     steps: under a noisy signal a satisfied layer keeps a multiplier of kappa_p times what the
     signal stands above its lowest lately. ``augmented_multipliers`` does not.
 
+    >>> import numpy as np
     >>> nupi_step(
     ...     np.array([1.0, 0.1]), np.array([0.5, -0.5]), np.array([0.3, 0.0]), dual_lr=0.1, kp=2.0
     ... ).round(6).tolist()
@@ -89,6 +92,7 @@ def augmented_multipliers(multipliers_L: Array, signal_L: Array, *, penalty: Rat
     mu moves by ``dual_step``. With resilience c it rests at s = c mu, so that the effective
     multiplier lambda rests at s = lambda / (1 / c + p).
 
+    >>> import numpy as np
     >>> mu_L, s_L = np.array([1.0, 1.0]), np.array([0.5, -2.0])
     >>> augmented_multipliers(mu_L, s_L, penalty=2.0).tolist()
     [2.0, 0.0]
@@ -106,6 +110,7 @@ def slack_step(
     The cost u^2 / (2 c) pulls u to 0, the multiplier pushes it up; it rests at u = c lambda.
     ``multipliers_L`` are those after the dual step, which saw its signal less u.
 
+    >>> import numpy as np
     >>> slack_step(np.array([0.0, 1.0]), np.array([1.0, 0.0]), dual_lr=0.1, resilience=0.5).tolist()
     [0.1, 0.8]
     """
