@@ -145,23 +145,14 @@ TERMS: Mapping[str, Term] = {
 }
 
 
-def brief(name: str) -> str:
-    """A term and its meaning, for a line below a table.
+def brief(*names: str) -> str:
+    """Terms and their meanings, for a line below a table.
 
-    >>> brief("seen")
-    'seen: test conditions that training or selection looked at'
-    """
-    return f"{name}: {TERMS[name].brief}"
-
-
-def in_brief(*names: str) -> str:
-    """Several terms in one line.
-
-    >>> in_brief("seen", "alpha")
+    >>> brief("seen", "alpha")
     'seen: test conditions that training or selection looked at; alpha: the fraction of its loss \
 that each layer must remove'
     """
-    return "; ".join(map(brief, names))
+    return "; ".join(f"{name}: {TERMS[name].brief}" for name in names)
 
 
 def column(name: str) -> tuple[str, str]:
@@ -192,8 +183,13 @@ difference between them may be that of the code'
 
 
 def capitalised(text: str) -> str:
-    """A sentence of a text without its full stop."""
-    return f"{text[0].upper()}{text[1:]}."
+    """The text with a capital first letter."""
+    return text[0].upper() + text[1:]
+
+
+def sentence(text: str) -> str:
+    """The text as a sentence, with a capital and a full stop."""
+    return f"{capitalised(text)}."
 
 
 def _has(text: str, name: str) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from search_spaces.space import SearchSpace
-from sweep.glossary import brief, capitalised, in_brief
+from sweep.glossary import brief, sentence
 from sweep.render.html import fill
 from sweep.render.table import YES_NO, Column, ShortForm, shown_of
 from sweep.results.findings import answer
@@ -88,7 +88,7 @@ def _state(status: SweepStatus) -> str:
 
 
 def _unit(metric: Metric) -> str:
-    terms = capitalised(in_brief("seen", "unseen"))
+    terms = sentence(brief("seen", "unseen"))
     return (
         f"{metric.label} in {metric.unit}, mean over test gammas and seeds; {metric.direction}. "
         f"{terms}"
@@ -97,7 +97,7 @@ def _unit(metric: Metric) -> str:
 
 def _biased(summaries: Iterable[SettingSummary]) -> list[str]:
     biased = any(s.gain.selection_biased for s in summaries if s.proposal is not None)
-    return [capitalised(brief("selection-biased"))] * biased
+    return [sentence(brief("selection-biased"))] * biased
 
 
 COLUMNS: Sequence[Column[SettingSummary]] = (

@@ -18,7 +18,7 @@ from sweep.confirmation.summary import (
     OverUnits,
     UnitCounts,
 )
-from sweep.glossary import DIRECTION, TERMS, brief
+from sweep.glossary import DIRECTION, TERMS, brief, capitalised
 from sweep.results.findings import is_slight, size_text
 from sweep.statistics.design import Design
 from sweep.statistics.row import Estimate
@@ -52,7 +52,7 @@ def answer(entry: ConfirmationSummary) -> list[str]:
         for text in _besides(one, verdict, entry):
             more.setdefault(text, []).append(one.setting)
     texts = [
-        f"{outcome[0].upper()}{outcome[1:]}: {', '.join(settings)}."
+        f"{capitalised(outcome)}: {', '.join(settings)}."
         for outcome, settings in numbers_of.items()
     ]
     return texts + [

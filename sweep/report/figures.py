@@ -74,7 +74,7 @@ FIGURES: Mapping[str, Drawing] = {
     ),
     "gain-by-gamma": Drawing(
         "Gain by test gamma",
-        f"{capitalised(TERMS['gain'].brief)[:-1]}, "
+        f"{capitalised(TERMS['gain'].brief)}, "
         f"whichever way the metric goes. Grey: seeds; blue: their mean. {_NOISE}",
         scores.gain_by_gamma,
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from sweep.glossary import brief, in_brief, two_codes
+from sweep.glossary import brief, two_codes
 from sweep.render.table import number
 from sweep.results.importance import ENOUGH
 from sweep.results.summary import (
@@ -186,7 +186,7 @@ def verdict_legend(tolerance: float, arms: Iterable[ArmSummary | None]) -> list[
     return [
         missing_share_text(tolerance),
         f"{brief('certificate')}{certified_over(arms)}.",
-        f"{in_brief('units met', 'descent asked')}.",
+        f"{brief('units met', 'descent asked')}.",
     ]
 
 

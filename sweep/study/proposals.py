@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass, fields
 from sweep.study.definition import folder
 from sweep.study.pairs import Hindrance, ProposalResult
 from trainables.config.renamed import renamed
-from trainables.plain import Json, finite, with_names
+from trainables.plain import Json, finite
 from trainables.records.arm_record import ArmRecord, Outcome, Status
 from trainables.records.objects import ObjectStore
 from trainables.records.parallel_reads import at_once
@@ -169,9 +169,12 @@ class ProposalOutcome:
     @classmethod
     def from_json(cls, number: int, plain: Mapping[str, Json]) -> ProposalOutcome | None:
         """The outcome that ``to_json`` wrote; None where other rules judged."""
-        plain = with_names(plain, _RENAMED)
         values: dict[str, Json] = {
-            n: math.nan if v is None else _INFINITE.get(v, v) if isinstance(v, str) else v
+            _RENAMED.get(n, n): math.nan
+            if v is None
+            else _INFINITE.get(v, v)
+            if isinstance(v, str)
+            else v
             for n, v in plain.items()
         }
         if values.pop("judging_version", None) != JUDGING_VERSION:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from sweep.glossary import TERMS, brief, capitalised, two_codes
+from sweep.glossary import TERMS, brief, sentence, two_codes
 from sweep.render.markdown import to_grid
 from sweep.study.advice import command
 from sweep.study.selection import SettingResult
@@ -36,9 +36,9 @@ def run_note(arm: TrackedArm) -> str:
         paragraphs.append(f"**{record.status}**: {record.reason}")
     paragraphs += [f"* Seen in training: {warning}" for warning in record.warnings]
     if codes := arm.verdict.get("codes"):
-        paragraphs.append(capitalised(two_codes(codes)))
+        paragraphs.append(sentence(two_codes(codes)))
     if not record.config.matched_capacity:
-        paragraphs.append(capitalised(brief("unmatched capacity")))
+        paragraphs.append(sentence(brief("unmatched capacity")))
     paragraphs.append(
         "To train it again and compare, download the artifact `config.json` and run, with the "
         "sweep's --storage,\n\n"

@@ -200,6 +200,8 @@ def test_renamed_fields_are_read_from_files_keep_signatures_and_are_refused_by_h
         DataConfig(dev_share=0.3)  # type: ignore[call-arg]
     with pytest.raises(InvalidValue, match="decay_share is called decay_fraction now, got both"):
         ArmConfig.from_json({"decay_share": 0.3, "decay_fraction": 0.5})
+    with pytest.raises(InvalidValue, match="dev_share is called dev_fraction now, got both"):
+        ArmConfig.from_json({"data": {"dev_share": 0.3, "dev_fraction": 0.5}})
 
 
 def test_a_template_is_in_the_signature_and_others_leave_it(

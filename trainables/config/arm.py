@@ -19,7 +19,7 @@ from trainables.config.constraint import ConstraintConfig as ConstraintConfig
 from trainables.config.data import DataConfig as DataConfig
 from trainables.config.fields import NotNegative, Positive, Rule, Section, named_gamma
 from trainables.config.model import ModelConfig as ModelConfig
-from trainables.config.renamed import FIRST_NAMES, RENAMED, renamed
+from trainables.config.renamed import FIRST_NAMES, RENAMED
 from trainables.errors import RemovedOption, UnknownName, require
 from trainables.plain import Json, with_names
 from trainables.registry.lookup import facts_of, model_spec
@@ -321,11 +321,6 @@ class ArmConfig(Section):
             if "model.pooling" not in values:
                 model["pooling"] = None
         return replace(self, **changed)
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Json]) -> ArmConfig:
-        """Build from plain values, whose fields may have earlier names."""
-        return super().from_json(renamed(values))
 
     def value_of(self, name: str) -> Json:
         """The field with this dotted name; None inside a section that is None."""

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self, TypeVar, cast
 
-from trainables.config.renamed import RENAMED
+from trainables.config.renamed import RENAMED, renamed
 from trainables.errors import InvalidValue, RemovedOption, UnknownName, require
 from trainables.plain import Json
 
@@ -109,8 +109,8 @@ class Section(NamedFields):
 
     @classmethod
     def from_json(cls, values: Mapping[str, Json]) -> Self:
-        """Build from plain values; unknown fields and wrong values are errors."""
-        return cls(**values)
+        """Build from plain values, whose fields may have earlier names; others are errors."""
+        return cls(**(values if RENAMED.keys().isdisjoint(values) else renamed(values)))
 
 
 def check_ruled(holder: Any, label: Callable[[str], str] = str) -> None:

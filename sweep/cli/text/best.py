@@ -8,7 +8,7 @@ from rich.console import Console
 
 from search_spaces.settings import short_names
 from sweep.cli.options import console
-from sweep.glossary import TERMS, brief, capitalised, in_brief
+from sweep.glossary import TERMS, brief, sentence
 from sweep.render.table import NOTHING, YES_NO, number
 from sweep.render.terminal import Paragraph, TextTable, table
 from sweep.results.aggregates import ARMS
@@ -116,7 +116,7 @@ def _legend(entries: Sequence[SettingSummary], confirmed: str) -> list[str]:
     return [
         f"mean {metric.label}: over all test gammas, in {metric.unit}; {metric.direction}. "
         f"ood_auc: the area under {metric.label} over test gamma.",
-        f"seen, unseen: means over test gammas. {capitalised(in_brief('seen', 'unseen'))}",
+        f"seen, unseen: means over test gammas. {sentence(brief('seen', 'unseen'))}",
         f"held-out loss: on {entries[0].split} {facts.samples} at train gamma.",
         missing_share_text(entries[0].tolerance),
         *reference_notes(metric),

@@ -20,7 +20,7 @@ from sweep.confirmation.words import (
     p_text,
     units_text,
 )
-from sweep.glossary import DIRECTION
+from sweep.glossary import DIRECTION, capitalised
 from sweep.render.table import NOTHING, number
 from sweep.render.terminal import Paragraph, table
 from sweep.statistics.design import Design
@@ -55,7 +55,7 @@ def print_confirmed(entry: ConfirmationSummary) -> None:
             rows.append({"  against": f"  {_plainly(other)}", **numbers})
         out.print(table(rows, right=_RIGHT, unbroken=("  against",)))
         verdict = of_setting(one, entry)
-        for line in (verdict[0].upper() + verdict[1:], *_lines(one)):
+        for line in (capitalised(verdict), *_lines(one)):
             out.print(Paragraph(line, 2))
     out.print()
     for term in _legend(entry):

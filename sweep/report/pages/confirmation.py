@@ -19,6 +19,7 @@ from sweep.confirmation.words import (
     sentences,
     units_text,
 )
+from sweep.glossary import capitalised
 from sweep.render.table import NOTHING, Table, number
 from sweep.report.pages.markup import (
     Commands,
@@ -145,7 +146,7 @@ def _setting(one: ConfirmedSetting, entry: ConfirmationSummary) -> _Setting:
     how = "named by hand" if one.chosen == "named" else "its winner in the search"
     verdict = of_setting(one, entry)
     lines = [
-        verdict[0].upper() + verdict[1:],
+        capitalised(verdict),
         f"Proposal {one.proposal}, {how}{f': {values}' * bool(values)}.",
     ]
     if ours.certified_interval is not None:

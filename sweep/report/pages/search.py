@@ -9,7 +9,7 @@ from search_spaces.settings import ranges_to_json
 from search_spaces.space import SearchSpace
 from sweep.confirmation.summary import ConfirmationSummary
 from sweep.confirmation.words import sentences
-from sweep.glossary import brief, capitalised, in_brief
+from sweep.glossary import brief, sentence
 from sweep.render.table import NOTHING, YES_NO, Column, ShortForm, Table, number, table_of
 from sweep.report.pages.markup import (
     Commands,
@@ -176,7 +176,7 @@ def _overview(summaries: Sequence[SettingSummary]) -> Table:
     metrics = {facts_of(summary.task).metric for summary in summaries}
     notes = [
         f"Scores: {metric.label}, {metric.unit}, means over test gammas and seeds. "
-        f"{capitalised(in_brief('seen', 'unseen', 'gain'))}"
+        f"{sentence(brief('seen', 'unseen', 'gain'))}"
         for metric in metrics
     ]
     return table_of("overview", "Every setting's pair", OVERVIEW, summaries, notes)
@@ -203,9 +203,9 @@ def _setting(summary: SettingSummary, commands: Mapping[str, str]) -> _Setting:
     if summary.point:
         lines.append(f"Trained with {point_text(summary.point)}.")
     if summary.proposal is not None:
-        lines += map(capitalised, verdict_lines(summary))
+        lines += map(sentence, verdict_lines(summary))
     if summary.not_binding:
-        lines.append(capitalised(brief("not binding")))
+        lines.append(sentence(brief("not binding")))
     has_arms = summary.constrained is not None or summary.unconstrained is not None
     arms = _arms(summary) if has_arms else []
     return summary.setting, kind, arms, lines, commands

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from search_spaces.paper.video import DEPARTURES
 from search_spaces.space import SearchSpace
-from sweep.glossary import brief, capitalised, in_brief
+from sweep.glossary import brief, sentence
 from sweep.render.table import Column, Row
 from sweep.results.names import model_text
 from sweep.results.summary import SettingSummary
@@ -74,7 +74,7 @@ def reference_notes(metric: Metric) -> list[str]:
 def seen_note(facts: TaskFacts) -> str:
     """The test gammas that are seen, and those that are not."""
     return (
-        f"seen, unseen: means over test gammas. {capitalised(in_brief('seen', 'unseen'))} Seen "
+        f"seen, unseen: means over test gammas. {sentence(brief('seen', 'unseen'))} Seen "
         f"gammas end at train gamma + {facts.near_shift:.2f}, or at the next one where none is in "
         "that range."
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sweep.glossary import in_brief
+from sweep.glossary import brief
 from sweep.render.table import Column, Table, table_of
 from sweep.results.summary import SettingSummary
 from sweep.results.tables.columns import SettingLine
@@ -45,7 +45,7 @@ def frontier_table(summaries: Sequence[SettingSummary]) -> Table:
     notes = [
         "feasible, binding proposals that beat the trivial predictors and that no other "
         "one of their setting beats in both columns; lower objectives are better.",
-        f"{in_brief('descent asked', 'certificate')}"
+        f"{brief('descent asked', 'certificate')}"
         f"{certified_over(summary.constrained for summary in summaries)}.",
         *(
             f"{summary.setting}: a winner must ask for {summary.least_descent:.3g} at least."

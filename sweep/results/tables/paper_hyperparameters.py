@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from search_spaces.paper import text, video
 from search_spaces.paper.published import model_of
 from search_spaces.space import SearchSpace
-from sweep.glossary import in_brief
+from sweep.glossary import brief
 from sweep.render.table import NOTHING, Column, Table, rows_of, shown_of
 from sweep.results.names import model_text
 from sweep.results.summary import SettingSummary
@@ -128,7 +128,7 @@ def paper_hyperparameters_table(
     ]
     rows, shown = rows_of(columns, lines), shown_of(columns, lines)
     notes = [
-        f"L: layers; gamma: train gamma; {in_brief('alpha', 'f0')}, in the task's own unit.",
+        f"L: layers; gamma: train gamma; {brief('alpha', 'f0')}, in the task's own unit.",
         f"searched: {', '.join(map(header_of, searched)) or 'nothing'}; {seeds_text(space)}.",
         *mark_notes([one.marks for one in trained], SEARCH_MARKS),
         *(_published_notes(trained) if beside_paper else ()),
