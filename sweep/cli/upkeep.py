@@ -218,8 +218,8 @@ def rm(name: str, yes: bool, storage: str) -> None:
     if left is not None:
         arms = advice.counted(left.final_arms, "arm")
         click.echo(
-            f"{objects.root}/{readings.left_at(left)} is kept: {arms} had ended, on the test "
-            "split, which later confirmations report"
+            f"{objects.root}/{readings.left_at(left)} is kept: {arms} were evaluated on the test "
+            "split; later confirmations must report it"
         )
     if not yes:
         if not click.confirm(f"Delete the sweep {name}?"):

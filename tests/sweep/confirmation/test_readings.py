@@ -37,7 +37,7 @@ def test_a_deleted_one_is_told_of_by_the_next(objects: ObjectStore) -> None:
     confirm(objects)
     told = sweep("rm", hand.NAME, "--yes", "--storage", objects.root).stdout
     # those without a proposal: the others are none of the sweep's, since no driver stored any
-    assert "4 arms had ended, on the test split" in told
+    assert "4 arms were evaluated on the test split" in told
     assert hand.NAME not in objects.names("sweeps")
     said = confirm(objects)
     found = re.search(r"tiny.confirmation \(of tiny, plan (\w+), deleted on (\S+) after 4", said)
