@@ -18,7 +18,7 @@ import copy
 import io
 import itertools
 import time
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +27,7 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 from trainables.config.arm import ArmConfig
 from trainables.heads.loss_estimators import estimated_losses, updated_controls
 from trainables.layer_losses import Model, last_loss, layer_losses, require_every_layer
+from trainables.optimizers import optimizer_of
 from trainables.primal_dual.schedule import lr_factor
 from trainables.primal_dual.weighting import Weighting
 from trainables.records import arm_record as results
@@ -34,26 +35,6 @@ from trainables.sharding.ranks import ALONE, Ranks
 from trainables.tasks.base import Batch, Tokens, TrainingTask
 
 GAP_RATE = 0.2  # of the running means of layers that are not read at every step
-
-
-def optimizer_of(config: ArmConfig, model: nn.Module) -> torch.optim.Optimizer:
-    """Adam over all that is trained, or AdamW where ``weight_decay`` is above 0.
-
-    The readout may have a learning rate of its own: it starts untrained where the rest of a
-    pretrained network does not. Biases and the weights of norms, which are vectors, never decay.
-    """
-    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
-    for name, parameter in model.named_parameters():
-        if parameter.requires_grad:
-            is_readout = name.startswith("readout.") and config.readout_lr is not None
-            lr = config.readout_lr if is_readout else config.primal_lr
-            decay = config.weight_decay if parameter.ndim > 1 else 0.0
-            groups.setdefault((cast(float, lr), decay), []).append(parameter)
-    kind = torch.optim.AdamW if config.weight_decay > 0 else torch.optim.Adam
-    return kind(
-        [{"params": p, "lr": lr, "weight_decay": decay} for (lr, decay), p in groups.items()],
-        fused=True,
-    )
 
 
 # What a step's gradient is of; where it is of the last loss, the others are measured, or not even.

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from trainables.config.arm import ConstraintConfig
+from trainables.optimizers import Adam, AdamW
 from trainables.primal_dual.dual_steps import (
     augmented_multipliers,
     bare_decay_step,
@@ -39,9 +40,9 @@ class _Projected:
         self._dual_lr, self._resilience = config.dual_lr, config.resilience
         if self.ascends and config.resilience_form != "decay":
             self._resilience = 0.0  # slacks stand in its place
-        self._adam: torch.optim.Adam | None = None
+        self._adam: Adam | AdamW | None = None
         if config.is_adam:
-            kind = torch.optim.Adam if config.dual_optimizer == "adam" else torch.optim.AdamW
+            kind = Adam if config.dual_optimizer == "adam" else AdamW
             self._adam = kind(
                 [self.values_L],
                 lr=self._dual_lr,
@@ -50,7 +51,7 @@ class _Projected:
                 weight_decay=self._resilience if self.ascends else 0.0,
             )
 
-    def _adam_step(self, adam: torch.optim.Adam, gradient_L: Tensor, lr: float) -> None:
+    def _adam_step(self, adam: Adam | AdamW, gradient_L: Tensor, lr: float) -> None:
         adam.param_groups[0]["lr"] = lr
         self.values_L.grad = gradient_L
         adam.step()

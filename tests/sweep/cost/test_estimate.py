@@ -11,6 +11,7 @@ import torch
 from search_spaces import catalog
 from sweep.cost import estimate as estimates
 from tests.support.toy_sweeps import definition
+from trainables import optimizers
 from trainables.config.arm import ArmConfig, ConstraintConfig, DataConfig, ModelConfig
 from trainables.errors import UnknownName
 from trainables.registry import built_in
@@ -145,7 +146,7 @@ def test_a_step_that_fails_leaves_a_sweep_without_an_estimate_and_ends_nothing(
     def step(*_: object, **__: object) -> None:
         raise RuntimeError("no kernel")
 
-    monkeypatch.setattr(torch.optim.Adam, "step", step)
+    monkeypatch.setattr(optimizers.Adam, "step", step)
     space = definition(n_proposals=1, n_settings=1).space
     space = space.with_base({"batch_size": 3})  # of no other test: steps are timed once
     assert estimates.estimate_entry(space, None) == {
