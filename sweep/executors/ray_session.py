@@ -41,11 +41,13 @@ ENVIRONMENT = {
     # names the first trial, and there is none yet. Sweeps wait, and tell it themselves.
     "TUNE_WARN_INSUFFICENT_RESOURCE_THRESHOLD_S": "1e9",
     "TUNE_WARN_INSUFFICENT_RESOURCE_THRESHOLD_S_AUTOSCALER": "1e9",
-    # Its monitors serve their metrics to every machine, without a token; they go on without a port.
-    "AUTOSCALER_METRIC_PORT": "-1",
-    "DASHBOARD_METRIC_PORT": "-1",
     "RAY_AIR_NEW_OUTPUT": "0",  # no second display beside ours
 }
+
+# Of a Ray that nobody else uses. Port 52365 is left to those of `ray start`: the head of a cluster
+# needs it to take jobs, and does without where another Ray is there first. One machine has nothing
+# to scale, and its logs are read by nobody: either monitor takes 0.8 s of a core to start.
+ALONE = {"dashboard_agent_listen_port": 0, "no_monitor": True, "include_log_monitor": False}
 
 
 @contextmanager
@@ -55,9 +57,9 @@ def local_ray(*, cpus: int, gpus: int | None) -> Iterator[Path]:
     Ray listens on every interface whatever address it is given: the token is what protects it.
     """
     _own_token()
-    with _scratch_folder() as folder, _environment(), any_agent_port():
+    with _scratch_folder() as folder, _environment(), _inherited_environment():
         try:
-            with _signals_kept():
+            with _signals_kept(), ray_parameters(**ALONE), _without_dashboard():
                 ray.init(
                     address="local",
                     num_cpus=cpus,
@@ -92,7 +94,7 @@ def _below(folder: Path) -> Path:
 def _shut_down() -> None:
     """Shut Ray down and kill its processes at once: they block SIGTERM, see below.
 
-    Ray would ask each of the five to end, and wait a second for nothing before it kills it. What
+    Ray would ask each of them to end, and wait a second for nothing before it kills it. What
     the raylet started would notice its end in time, some of it only after a minute.
     """
     from ray._private import worker
@@ -117,20 +119,56 @@ def _shut_down() -> None:
 
 
 @contextmanager
-def any_agent_port() -> Iterator[None]:
-    """Clusters that ``ray.init`` starts leave port 52365 to those of `ray start`.
+def ray_parameters(**parameters: object) -> Iterator[None]:
+    """Have ``ray.init`` in the block take these parameters of Ray's, for which it has no argument.
 
-    The head of a cluster needs it to take jobs, and does without where another Ray is there first.
-    ``ray.init`` does not ask which port to take: Ray is pinned, and a test looks.
+    Ray is pinned, and a test looks whether they are there.
     """
     from ray._private.parameter import RayParams
 
     real = RayParams.__init__
-    RayParams.__init__ = partialmethod(real, dashboard_agent_listen_port=0)  # type: ignore[method-assign, assignment]
+    RayParams.__init__ = partialmethod(real, **parameters)  # type: ignore[method-assign, assignment]
     try:
         yield
     finally:
         RayParams.__init__ = real  # type: ignore[method-assign]
+
+
+@contextmanager
+def _without_dashboard() -> Iterator[None]:
+    """Have ``ray.init`` in the block start no dashboard.
+
+    Without one it starts the same process all the same, for usage statistics that are switched off,
+    and waits a second for it.
+    """
+    from ray._private.node import Node
+
+    def start_none(node: Node, **_: object) -> None:
+        node._webui_url = ""
+
+    real = Node.start_api_server
+    Node.start_api_server = start_none  # type: ignore[assignment, method-assign]
+    try:
+        yield
+    finally:
+        Node.start_api_server = real  # type: ignore[method-assign]
+
+
+@contextmanager
+def _inherited_environment() -> Iterator[None]:
+    """Have Tune's workers take their environment from Ray's processes, which have this one's.
+
+    Tune would name some variables for each of them; Ray then starts a worker twice, once to set
+    them and once to work, which takes half a second.
+    """
+    from ray.tune.execution import class_cache
+
+    real = class_cache.DEFAULT_ENV_VARS, class_cache.ENV_VARS_TO_PROPAGATE
+    class_cache.DEFAULT_ENV_VARS, class_cache.ENV_VARS_TO_PROPAGATE = {}, set()
+    try:
+        yield
+    finally:
+        class_cache.DEFAULT_ENV_VARS, class_cache.ENV_VARS_TO_PROPAGATE = real
 
 
 @contextmanager

@@ -17,9 +17,9 @@ from tests.support.servers.mlflow_servers import free_port
 ROOT = Path(__file__).parents[3]
 CODE = """
 import sys, ray
-from sweep.executors.ray_session import any_agent_port
+from sweep.executors.ray_session import ray_parameters
 port, cpus, folder = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-with any_agent_port():
+with ray_parameters(dashboard_agent_listen_port=0):
     ray.init(address="local", num_cpus=cpus, num_gpus=0, include_dashboard=True, _temp_dir=folder,
              dashboard_host="127.0.0.1", dashboard_port=port, object_store_memory=100 * 2**20)
 print("is up", flush=True)

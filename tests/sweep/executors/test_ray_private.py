@@ -16,7 +16,7 @@ from ray._private.authentication import authentication_token_setup
 from ray._private.parameter import RayParams
 from ray.experimental import internal_kv
 from ray.tune import callback
-from ray.tune.execution import tune_controller
+from ray.tune.execution import class_cache, tune_controller
 
 from sweep.executors import ray_cluster, ray_session, tune
 
@@ -38,6 +38,7 @@ PRIVATE: dict[str, Any] = {
     ),
     **{f"_internal_kv_{verb}": internal_kv for verb in ("put", "get", "list", "del")},
     "_global_node": worker,
+    "_webui_url": node.Node,
 }
 
 
@@ -56,7 +57,10 @@ def test_ray_has_the_private_attribute(name: str) -> None:
 def test_ray_has_the_private_functions_that_are_replaced_or_called() -> None:
     assert defines(callback.CallbackList, "_callbacks")
     assert "allow_graceful" in inspect.signature(node.Node.kill_all_processes).parameters
-    assert "dashboard_agent_listen_port" in inspect.signature(RayParams.__init__).parameters
+    assert inspect.signature(RayParams.__init__).parameters.keys() >= ray_session.ALONE.keys()
+    assert defines(node.Node, "start_api_server")
+    assert class_cache.DEFAULT_ENV_VARS.keys() == {"PL_DISABLE_FORK"}  # nothing of ours is lost
+    assert "RAY_CHDIR_TO_TRIAL_DIR" in class_cache.ENV_VARS_TO_PROPAGATE
     enable = authentication_token_setup.maybe_enable_token_auth_if_token_available
     assert "warn_if_disabled" in inspect.signature(enable).parameters
     assert authentication_token_setup.logger.name

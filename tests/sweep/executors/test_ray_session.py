@@ -91,7 +91,10 @@ def test_rays_folder_is_this_users_alone_and_lies_where_it_was_asked_for(
 def test_no_port_of_a_sweeps_own_ray_tells_anything_without_the_token() -> None:
     """Ray's metrics name processes, memory and load of the machine."""
     with local_ray(cpus=1, gpus=0):
-        children = {p.pid for p in psutil.Process().children(recursive=True)}
+        started = psutil.Process().children(recursive=True)
+        children = {p.pid for p in started}
+        scripts = {Path(word).name for p in started for word in p.cmdline()[1:4]}
+        assert not scripts & {"dashboard.py", "monitor.py", "log_monitor.py"}  # each takes a second
         deadline = time.monotonic() + 5
         while time.monotonic() < deadline:  # its monitors open theirs a little later
             ports = {
@@ -103,6 +106,15 @@ def test_no_port_of_a_sweeps_own_ray_tells_anything_without_the_token() -> None:
             assert not told
             time.sleep(0.5)
         assert ports
+
+
+def test_a_trial_asks_for_no_environment_of_its_own() -> None:
+    """Ray would start its worker twice."""
+    from ray.tune.execution.class_cache import _ActorClassCache
+
+    with ray_session._environment(), ray_session._inherited_environment():
+        actor = _ActorClassCache().get(type("Trial", (), {}))
+    assert actor._default_options["runtime_env"] == {}
 
 
 def answers(port: int) -> bool:
