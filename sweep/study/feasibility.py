@@ -20,8 +20,8 @@ from trainables.primal_dual.constraints import (
     descent_constraints,
     is_feasible,
     missing_shares,
-    slack,
 )
+from trainables.primal_dual.resilience import slack
 from trainables.records.arm_record import ArmRecord, Evaluation, first_layer
 
 Shares = tuple[float, ...]

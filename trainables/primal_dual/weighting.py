@@ -20,13 +20,12 @@ from trainables.primal_dual.constraints import (
     Scales,
     allowed_losses,
     descent_constraints,
-    in_violations_unit,
     layer_weights,
-    slack,
     violations,
 )
 from trainables.primal_dual.dual_variables import Multipliers, Slacks
 from trainables.primal_dual.idle_options import require_effect
+from trainables.primal_dual.resilience import in_violations_unit, slack
 from trainables.primal_dual.schedule import is_dual_step
 
 

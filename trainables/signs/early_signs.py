@@ -9,65 +9,20 @@ that go wrong. A sign has the same words whenever it is seen, so that a record k
 from __future__ import annotations
 
 import itertools
-import math
 import statistics
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
 
-import numpy as np
-
-from trainables.config.arm import ArmConfig, ConstraintConfig
-from trainables.config.constraint import TOLERANCE
-from trainables.primal_dual.constraints import (
-    DescentConstraints,
-    Floats,
-    Scales,
-    allowed_losses,
-    decay_rate,
-    descent_constraints,
-    previous_losses,
-    proportional_part,
-)
-from trainables.primal_dual.schedule import effective_dual_steps
 from trainables.records.arm_record import TRAIN_LOSS, TRAIN_SECONDS, Report
 from trainables.signs import limits
+from trainables.signs.multiplier_signs import multiplier_signs
+from trainables.signs.sign import Sign, WatchedRun
 
-# of layer 0 under bound_zero, whose loss UT and DUST cannot change
-INPUT_ADVICE = (
-    "Raise constraint.reference_loss, bound the first layer (constraint.reference=bound_first)"
-)
 # Begins what a record has of a sign that no longer holds; the second in earlier records.
 WENT = ("Warned at step ", "Said at step ")
 
 
-@dataclass(frozen=True)
-class Sign:
-    """One thing that goes wrong in one layer, or in the output."""
-
-    text: str  # what is seen and what to do, in words that do not change
-    badness: float  # how wrong it is: a run in which this falls is on its way
-    ends: bool = False  # whether a run that keeps it can be ended
-    of_constraint: bool = False  # it is about multipliers, which a feasible run may keep
-
-
-ConstraintSign = partial(Sign, of_constraint=True)
-
-
-@dataclass(frozen=True)
-class EarlySigns:
+class EarlySigns(WatchedRun):
     """The early signs of one run, and when they end it."""
-
-    config: ArmConfig
-    scales: Scales
-    steps_per_epoch: int
-    tolerance: float = TOLERANCE  # the missing share up to which a layer meets its constraint
-
-    @property
-    def constraint(self) -> ConstraintConfig:
-        """The constraint of a run that has one."""
-        assert self.config.constraint is not None
-        return self.config.constraint
 
     def warnings(self, reports: Sequence[Report]) -> list[str]:
         """The signs that the last of ``reports`` gives rise to; empty when it looks sane."""
@@ -121,7 +76,7 @@ class EarlySigns:
             averaged = 1.0 / (1.0 - self.config.weight_ema)
             return report.step >= limits.SETTLED * self.config.steps + averaged - 1.0
         is_infeasible = max(report.layers["missing_shares"]) > self.tolerance
-        return is_infeasible and _is_past_half(self, report)
+        return is_infeasible and self.is_past_half(report)
 
     def _signs(self, reports: Sequence[Report]) -> list[Sign]:
         report, constraint = reports[-1], self.config.constraint
@@ -131,12 +86,7 @@ class EarlySigns:
         if not has_identity:
             signs += _scale_alone(reports)
         if constraint is not None and not constraint.is_control:
-            constraints = descent_constraints(
-                constraint, len(report.layers["losses"]) - 1, self.scales
-            )
-            signs += [*_wound_up(self, constraints, reports), *_paid_to_rise(self, report)]
-            if constraint.is_adam and len(reports) > 1:
-                signs += _stale(self, constraints, *reports[-2:])
+            signs += multiplier_signs(self, reports)
         return signs
 
 
@@ -151,17 +101,7 @@ def _first_sentence(text: str) -> str:
     return text.partition(". ")[0].rstrip(".") + "."
 
 
-def _is_settled(run: EarlySigns, report: Report) -> bool:
-    return report.step >= limits.SETTLED * run.config.steps
-
-
-def _is_past_half(run: EarlySigns, report: Report) -> bool:
-    """True when half of the steps that follow the warm-up are over."""
-    warmup = run.constraint.warmup_steps
-    return report.step >= warmup + limits.HALFWAY * (run.config.steps - warmup)
-
-
-def _denoiser(run: EarlySigns, report: Report) -> Iterator[Sign]:
+def _denoiser(run: WatchedRun, report: Report) -> Iterator[Sign]:
     config, loss = run.config, report.layers["losses"][-1]
     identity = run.scales.identity_loss / run.scales.constant_loss
     if loss > 1.0:
@@ -171,7 +111,7 @@ def _denoiser(run: EarlySigns, report: Report) -> Iterator[Sign]:
             cause += "model.variant."
         text = f"The held-out loss is above the constant prediction's: {cause}"
         yield Sign(text, badness=loss, ends=True)
-    elif config.train_gamma > 0 and loss >= identity and _is_settled(run, report):
+    elif config.train_gamma > 0 and loss >= identity and run.is_settled(report):
         how = "is not below the unchanged input's after a quarter of the steps. Train longer or "
         how += "raise primal_lr."
         if loss > limits.ABOUT_EQUAL * identity:
@@ -180,10 +120,10 @@ def _denoiser(run: EarlySigns, report: Report) -> Iterator[Sign]:
         yield Sign(f"The held-out loss {how}", badness=loss)
 
 
-def _classifier(run: EarlySigns, report: Report) -> Iterator[Sign]:
+def _classifier(run: WatchedRun, report: Report) -> Iterator[Sign]:
     """A cross entropy above that of the label frequencies; it may yet be right in most answers."""
     loss = report.layers["losses"][-1]
-    if loss >= 1.0 and _is_settled(run, report):
+    if loss >= 1.0 and run.is_settled(report):
         yield Sign(
             "The held-out loss is not below the constant prediction's after a quarter of the "
             "steps: nothing is learnt yet, or wrong answers are given with certainty. Lower "
@@ -192,10 +132,10 @@ def _classifier(run: EarlySigns, report: Report) -> Iterator[Sign]:
         )
 
 
-def _flat(run: EarlySigns, reports: Sequence[Report]) -> Iterator[Sign]:
+def _flat(run: WatchedRun, reports: Sequence[Report]) -> Iterator[Sign]:
     """The training loss of the last layer is that of the first report in all others, to 1 %."""
     losses = [r.scalars[TRAIN_LOSS] for r in reports if TRAIN_LOSS in r.scalars]
-    if len(losses) < 3 or losses[0] == 0 or not _is_settled(run, reports[-1]):
+    if len(losses) < 3 or losses[0] == 0 or not run.is_settled(reports[-1]):
         return
     if all(abs(loss / losses[0] - 1.0) < limits.FLAT for loss in losses):  # never with a NaN
         yield Sign(
@@ -224,7 +164,7 @@ def _slowed(reports: Sequence[Report]) -> Iterator[Sign]:
         )
 
 
-def _exactly_zero(run: EarlySigns, report: Report) -> Iterator[Sign]:
+def _exactly_zero(run: WatchedRun, report: Report) -> Iterator[Sign]:
     """A held-out loss, or an accuracy, of exactly 0; at train_gamma 0 an identity has that loss."""
     config, accuracies = run.config, report.layers.get("accuracies", ())
     is_noisy = config.train_gamma > 0 or not config.facts.has_identity
@@ -256,115 +196,4 @@ def _scale_alone(reports: Sequence[Report]) -> Iterator[Sign]:
                 "large while its loss fell: part of the descent may be scale alone. Compare the "
                 "layer's accuracy, and set weight_decay if that does not rise.",
                 badness=norm,
-            )
-
-
-def _wound_up(
-    run: EarlySigns, constraints: DescentConstraints, reports: Sequence[Report]
-) -> Iterator[Sign]:
-    """A layer is missed whose multiplier stands where one signal all the time would put it.
-
-    Where that signal is the largest there is (its clip; Adam's steps know no size) the sign ends a
-    run; the signal of a layer that never descended at all gives rise to a warning, once half of the
-    steps are over: whether such runs can end feasible was not measured.
-    """
-    report, constraint = reports[-1], run.constraint
-    shares_L, values_L = report.layers["missing_shares"], report.layers["multipliers"]
-    missed = [i for i, v in enumerate(shares_L) if v > run.tolerance and values_L[i] > 0]
-    if not missed or not _is_settled(run, report):
-        return
-    reach = _reach(run, report.step)
-    bound = 1.0 if constraint.is_adam else constraint.signal_clip
-    farthest = limits.UNBOUNDED_WIND_UP if bound is None else bound * reach
-    largest_F = np.max([r.layers["losses"] for r in reports], axis=0)
-    idle_L = reach * idle_signals(constraint, constraints, largest_F)
-    is_late = _is_past_half(run, report)
-    for index in missed:
-        layer, value = index + constraints.first_layer, values_L[index]
-        ends = value >= limits.WOUND_UP * farthest
-        is_idle = not constraint.is_adam and value >= limits.WOUND_UP * idle_L[index]
-        if ends or (is_late and is_idle):
-            yield ConstraintSign(
-                f"The multiplier of layer {layer} only ever rose and its constraint is still "
-                f"missed (wound up). {'Lower constraint.alpha' if layer else INPUT_ADVICE}, or "
-                "train longer.",
-                badness=shares_L[index],
-                ends=ends,
-            )
-
-
-def _reach(run: EarlySigns, last: int) -> float:
-    """The value that a constant signal of 1 would take a multiplier to by step ``last``.
-
-    With the learning rate's schedule, and with resilience where it is a decay: then that of small
-    dual steps, (1 - exp(-c r)) / c where hard constraints give r; at a constant rate never above
-    the exact one. What nupi and augmented add in proportion to the signal is in it.
-    """
-    constraint, hard = run.constraint, _dual_time(run, last)
-    decays = constraint.resilience_form == "decay" and constraint.dual_optimizer != "adam"
-    rate = decay_rate(constraint) if decays else 0.0
-    summed = hard if rate == 0 else -math.expm1(-rate * hard) / rate  # exact at small rates, too
-    return proportional_part(constraint) + summed
-
-
-def _dual_time(run: EarlySigns, last: int) -> float:
-    """The dual learning rates of all dual steps within the first ``last`` steps, added up."""
-    steps = effective_dual_steps(run.config, steps_per_epoch=run.steps_per_epoch, until=last)
-    return run.constraint.dual_lr * steps
-
-
-def idle_signals(
-    config: ConstraintConfig, constraints: DescentConstraints, losses_F: Floats
-) -> Floats:
-    """The dual signal of layers that remove nothing of what they are given: missing share 1.
-
-    The losses of the layers before are taken from ``losses_F``. Never above the clip.
-
-    >>> config = ConstraintConfig(alpha=0.2, reference="virtual_layer0", reference_unit="constant")
-    >>> constraints = descent_constraints(config, 2, Scales(1.0, 1.0))
-    >>> idle_signals(config, constraints, np.array([1.0, 0.9, 0.8])).round(6).tolist()
-    [0.25, 0.25]
-    """
-    losses_F = np.asarray(losses_F, dtype=np.float64)
-    signal_L = np.full(len(constraints.bounds_L), constraints.alpha)
-    if constraints.form == "difference":
-        signal_L = signal_L * previous_losses(constraints, losses_F) / constraints.scale_L
-    if config.dual_signal == "relative":
-        signal_L = signal_L / allowed_losses(constraints, losses_F)
-    return signal_L if config.signal_clip is None else signal_L.clip(max=config.signal_clip)
-
-
-def _paid_to_rise(run: EarlySigns, report: Report) -> Iterator[Sign]:
-    losses_F, weights_F = report.layers["losses"], report.layers["weights"]
-    much = limits.PAID_TO_RISE * max(
-        losses_F[0], run.scales.identity_loss / run.scales.constant_loss
-    )
-    for layer in range(1, len(losses_F) - 1):
-        if weights_F[layer] < 0 and losses_F[layer] > much:
-            yield ConstraintSign(
-                f"Layer {layer} is paid to raise its loss: its weight is negative and its loss "
-                f"above {limits.PAID_TO_RISE:g} times the input's. "
-                "Lower constraint.dual_lr (its range, where it is searched), or set "
-                "constraint.grad_through_previous to false.",
-                badness=losses_F[layer],
-                ends=True,
-            )
-
-
-def _stale(
-    run: EarlySigns, constraints: DescentConstraints, first: Report, last: Report
-) -> Iterator[Sign]:
-    """Adam's multiplier hardly falls between two reports, over a constraint that is well met."""
-    fall = _dual_time(run, last.step) - _dual_time(run, first.step)
-    allowed_L = allowed_losses(constraints, np.array(last.layers["losses"]))
-    pairs = zip(first.layers["multipliers"], last.layers["multipliers"], strict=True)
-    for index, (before, now) in enumerate(pairs):
-        hardly_falls = 0 < limits.STALE * before < now and fall > (1.0 - limits.STALE) * before
-        if hardly_falls and last.layers["violations"][index] < limits.WELL_MET * allowed_L[index]:
-            yield ConstraintSign(
-                f"The multiplier of layer {index + constraints.first_layer} hardly falls though "
-                "its constraint is well met: Adam remembers an earlier violation (stale moments). "
-                "Use constraint.dual_optimizer=sgd.",
-                badness=max(last.layers["missing_shares"], default=math.nan),
-                ends=True,
             )

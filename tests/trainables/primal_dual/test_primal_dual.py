@@ -25,11 +25,11 @@ from trainables.primal_dual.constraints import (
     is_feasible,
     layer_weights,
     missing_shares,
-    slack,
     violations,
 )
 from trainables.primal_dual.dual_steps import dual_step
 from trainables.primal_dual.dual_variables import Multipliers, Slacks
+from trainables.primal_dual.resilience import slack
 from trainables.primal_dual.weighting import PrimalDual, on_device
 
 UNIT = Scales(constant_loss=1.0, identity_loss=0.5)

@@ -22,7 +22,8 @@ from trainables.primal_dual.weighting import PrimalDual
 from trainables.records.arm_record import TRAIN_LOSS, TRAIN_SECONDS, Report
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
-from trainables.signs.early_signs import EarlySigns, idle_signals
+from trainables.signs.early_signs import EarlySigns
+from trainables.signs.multiplier_signs import idle_signals
 
 SCALES = Scales(constant_loss=1.0, identity_loss=0.5)
 SANE = {
