@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import nn
@@ -18,6 +18,9 @@ from trainables.primal_dual.weighting import weighting_of
 from trainables.random_keys import keyed_generator, seed_of
 from trainables.registry.lookup import facts_of, model_spec, require_no_clash, returning, task_spec
 from trainables.tasks.base import Task
+
+if TYPE_CHECKING:
+    pass
 
 
 def parameter_dtype(config: ArmConfig) -> torch.dtype:
@@ -150,7 +153,7 @@ def model_fingerprint(model: ModelConfig) -> str:
         BadData: files are missing, or cannot be read.
     """
     from trainables.checkpoints import checkpoint_fingerprint
-    from trainables.datasets.text.tokenizer import tokenizer_fingerprint
+    from trainables.datasets.text.tokenizer_files import tokenizer_fingerprint
 
     checkpoint = str(model.checkpoint)
     fingerprint = checkpoint_fingerprint(checkpoint)
@@ -198,3 +201,9 @@ def _jitter(network: nn.Module, share: float, seed: int) -> None:
             )
             scale = share * parameter.double().square().mean().sqrt()
             parameter.add_(scale * drawn)
+
+
+def inference_device(config: ArmConfig) -> torch.device:
+    """A GPU where the arm was trained on one and there is one, else the CPU."""
+    wants_gpu = config.device == "cuda" and torch.cuda.is_available()
+    return torch.device("cuda" if wants_gpu else "cpu")

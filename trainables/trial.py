@@ -26,7 +26,7 @@ from trainables.code_version import DISTRIBUTION, training_version
 from trainables.config.arm import ArmConfig
 from trainables.config.constraint import TOLERANCE
 from trainables.errors import BadData, GpuLost, GpuShareTooSmall, OtherCode, RankLost, StoreError
-from trainables.fetching.fetched_folders import Background
+from trainables.fetching.background import Background
 from trainables.fetching.remote_folders import is_address
 from trainables.plain import Json
 from trainables.records import arm_record as results

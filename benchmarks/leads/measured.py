@@ -23,7 +23,8 @@ from trainables.plain import Json
 from trainables.records.arm_record import ArmRecord
 from trainables.records.arms import ArmStore
 from trainables.records.unit_scores import at_gamma
-from trainables.tasks.base import Task, evenly
+from trainables.tasks.base import Task
+from trainables.tasks.held_out_units import evenly
 from trainables.training import from_bytes
 
 DEPTHS = (5, 10, 20, 30)

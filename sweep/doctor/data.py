@@ -212,7 +212,7 @@ def check_folder(folder: str) -> Check:
 
 def _match_published(folder: str) -> tuple[_Matches, list[str]]:
     """The published data sets that the folder could be, and the problems of damaged ones."""
-    from trainables.datasets.layouts import OtherLayout
+    from trainables.datasets.given_folder import OtherLayout
 
     matches: _Matches = {}
     problems = []

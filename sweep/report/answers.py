@@ -25,7 +25,7 @@ from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
 if TYPE_CHECKING:  # torch
-    from trainables.predictor import Answerer
+    from trainables.predictors.answerer import Answerer
     from trainables.tasks.base import Prompt
 
 Answer = dict[str, str]  # in the fields of AlpacaEval's model outputs
@@ -124,7 +124,7 @@ class Questions:
         self, objects: ObjectStore, record: ArmRecord, setting: str, gammas: Sequence[float]
     ) -> dict[float, list[Answer]]:
         """Write one arm's answers, a list for each noise level, with a bar; the answers."""
-        from trainables.predictor import Answerer
+        from trainables.predictors.answerer import Answerer
 
         config = record.config
         weights = ArmStore(objects).weights(record.signature)

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from trainables.predictor import Predictor
+    from trainables.predictors.predictor import Predictor
 
 
 def _load_pyfunc(data_path: str) -> Predictor:
     """The predictor in a model's folder; MLflow asks for it by this name."""
     try:
-        from trainables.predictor import Predictor
+        from trainables.predictors.predictor import Predictor
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
             f"this model needs the Python package descent-sweep, which is not fully installed "

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from mlflow.entities import LoggedModel
     from mlflow.models import ModelSignature
 
-    from trainables.predictor import Predictor
+    from trainables.predictors.predictor import Predictor
 
 ALIASES = {"constrained": "winner", "unconstrained": "unconstrained"}  # by arm
 # At the versions that are installed here; descent-sweep itself is asked for by the loader.
@@ -187,7 +187,8 @@ class Models:
         from mlflow.models import Model
         from mlflow.pyfunc import save_model
 
-        from trainables.predictor import Predictor, write_predictor
+        from trainables.predictors.predictor import Predictor
+        from trainables.predictors.predictor_folder import write_predictor
 
         logging.getLogger("mlflow.pyfunc").setLevel(logging.WARNING)  # it tells of every step
         with scratch.held_folder(kind="model-") as folder:
@@ -305,7 +306,7 @@ def _version(client: MlflowClient, name: str, model: LoggedModel) -> str | None:
 
 def _description(arm: ModelArm) -> str:
     """A version's description: what it is, and what it takes and returns."""
-    from trainables.predictor import form_of
+    from trainables.predictors.predictor import form_of
 
     config, tags = arm.record.config, arm.tags()
     judged = f", feasible: {tags['feasible']}" if "feasible" in tags else ""
@@ -321,7 +322,7 @@ def signature_of(predictor: Predictor, example: Any) -> ModelSignature:
     from mlflow.models import ModelSignature
     from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema, TensorSpec
 
-    from trainables.predictor import LABEL, PAIR, SCORE, TEXT
+    from trainables.predictors.predictor import LABEL, PAIR, SCORE, TEXT
 
     predicted = predictor.predict(example)
     layer = ParamSpec("layer", DataType.long, predictor.config.model.layers)

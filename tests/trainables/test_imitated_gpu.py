@@ -30,14 +30,16 @@ from trainables.config.arm import ArmConfig
 from trainables.errors import GpuLost, GpuShareTooSmall
 from trainables.evaluation.measuring import measure
 from trainables.fused.group import ArmGroup
-from trainables.predictor import Answerer, Predictor, write_predictor
+from trainables.predictors.answerer import Answerer
+from trainables.predictors.predictor import Predictor
+from trainables.predictors.predictor_folder import write_predictor
 from trainables.primal_dual import weighting
 from trainables.records.arm_record import ArmRecord
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 from trainables.retries import ARM_STARTS
 from trainables.tasks import denoising
-from trainables.tasks.base import TaskOfUnits
+from trainables.tasks.held_out_units import TaskOfUnits
 from trainables.tasks.video_denoising import VideoDenoising
 from trainables.training import Training, from_bytes
 

@@ -24,7 +24,6 @@ from typing import IO
 
 from trainables.errors import Misuse, StoreError
 from trainables.machine import file_locks
-from trainables.machine.file_locks import NoLocks
 from trainables.plain import Json
 
 log = logging.getLogger(__name__)
@@ -59,7 +58,7 @@ def built_once(kind: str, key: Json, build: Callable[[Path], None]) -> Path:
     if _is_whole(entry):
         return entry
     with lock_file(folder, name) as lock:
-        with contextlib.suppress(NoLocks):  # renames alone keep entries whole
+        with contextlib.suppress(file_locks.NoLocks):  # renames alone keep entries whole
             file_locks.wait_for_lock(lock, wait=_Waiting(entry).once_more)
         if not _is_whole(entry):  # again, now that the lock is held: another may have built it
             _build(entry, key, build)

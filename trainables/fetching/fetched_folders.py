@@ -1,10 +1,8 @@
 """Fetched folders of object storage: once per machine, whole or not at all.
 
-All arms share them. An address is listed, and what the listing has is copied into a folder of the
-cache whose name stands for both. Of several processes one copies, under a lock, and the others
-wait. What a killed one had copied is kept, and so is what an earlier listing had alike: the next
-one copies the rest. What the files hold is known by the fingerprints of data and checkpoints, as in
-any other folder.
+An address is listed, and the files of the listing are copied into a folder of the cache whose name
+stands for both. One process copies under a lock, and the others wait. Files that a killed process
+had copied, or that an earlier listing shares, are not copied again.
 """
 
 from __future__ import annotations
@@ -22,7 +20,6 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
-from queue import SimpleQueue
 from typing import IO
 
 from trainables.errors import BadData, Misuse, StoreError
@@ -36,7 +33,6 @@ from trainables.fetching.remote_folders import (
 )
 from trainables.machine import file_locks
 from trainables.machine.atomic_files import atomic_file
-from trainables.machine.file_locks import NoLocks
 
 KIND = "fetched"  # the folder below the cache root
 COPIES = 16  # at a time: small files take as long as an answer takes
@@ -89,8 +85,7 @@ def listed(address: str, names: Sequence[str] = ()) -> tuple[tuple[RemoteFile, .
 
 def _listed(folder: RemoteFolder, names: Sequence[str]) -> tuple[RemoteFile, ...]:
     files = [file for name in dict.fromkeys(names) for file in folder.files(name)]
-    result = tuple(files) or folder.files()
-    if result:
+    if result := tuple(files) or folder.files():
         return result
     above, _, last = folder.address.rpartition("/")
     sought = f"folders {', '.join(names)}, then any file" if names else "any file"
@@ -143,7 +138,7 @@ class _Fetch:
             if _is_whole(entry, files):
                 return entry
             with self._lock_file() as lock:
-                with contextlib.suppress(NoLocks):  # renames alone keep entries whole
+                with contextlib.suppress(file_locks.NoLocks):  # renames alone keep entries whole
                     file_locks.wait_for_lock(lock, wait=self._report_other)
                 if _is_whole(entry, files) or self._complete(entry, files):
                     return entry
@@ -155,9 +150,8 @@ class _Fetch:
     def missing(self, files: Sequence[RemoteFile]) -> int:
         """The number of bytes that are to be copied yet."""
         entry = self._entry(files)
-        if entry.is_dir():
-            return sum(f.size for f in files if not _is_there(entry, f, KEPT_WITHIN_NS))
-        return sum(f.size for f in files if not _is_there(self._part, f))
+        place, within_ns = (entry, KEPT_WITHIN_NS) if entry.is_dir() else (self._part, 0)
+        return sum(f.size for f in files if not _is_there(place, f, within_ns))
 
     def _entry(self, files: Sequence[RemoteFile]) -> Path:
         plain = [[file.path, file.size, file.modified_ns] for file in files]
@@ -283,35 +277,3 @@ def _is_there(folder: Path, file: RemoteFile, within_ns: int = 0) -> bool:
     except OSError:
         return False
     return seen.st_size == file.size and abs(seen.st_mtime_ns - file.modified_ns) <= within_ns
-
-
-class Background:
-    """A fetch in a thread, for a caller that must report while it lasts."""
-
-    def __init__(self, action: Callable[[Tell], object]) -> None:
-        """Start ``action`` in a thread, with a callback for its progress."""
-        self._events: SimpleQueue[str | BaseException | None] = SimpleQueue()
-        self._heard: str | BaseException | None = ""  # None: it is done
-        self._thread = threading.Thread(target=self._run, args=(action,), daemon=True)
-        self._thread.start()
-
-    def event(self, every_s: float) -> str:
-        """The progress, once it has changed and not before ``every_s``; empty: it is done.
-
-        A fetch that comes no further brings no event: whoever waits for one sees it hang. Raises
-        what ``action`` raised.
-        """
-        self._thread.join(every_s)  # most are found in the cache, in less
-        before = self._heard
-        while not self._events.empty() or (self._heard == before and isinstance(before, str)):
-            self._heard = self._events.get()
-        if isinstance(self._heard, BaseException):
-            raise self._heard
-        return self._heard or ""
-
-    def _run(self, action: Callable[[Tell], object]) -> None:
-        try:
-            action(self._events.put)
-            self._events.put(None)
-        except BaseException as error:
-            self._events.put(error)

@@ -26,7 +26,8 @@ from trainables.datasets.video.clips import Pixels, VideoClips
 from trainables.datasets.video.load import load_video
 from trainables.primal_dual.constraints import Scales
 from trainables.random_keys import keyed_generator
-from trainables.tasks.base import Batch, TaskOfUnits, evenly, split_seed
+from trainables.tasks.base import Batch
+from trainables.tasks.held_out_units import TaskOfUnits, evenly, split_seed
 from trainables.tasks.perturbations import after_noise, before_noise, gaussian
 
 Indices = NDArray[np.int64]

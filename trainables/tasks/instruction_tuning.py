@@ -36,7 +36,8 @@ from trainables.heads.loss_estimators import draw_layers, sample_places
 from trainables.heads.token_losses import IGNORED
 from trainables.primal_dual.constraints import Scales
 from trainables.random_keys import keyed_generator
-from trainables.tasks.base import Batch, Prompt, References, Tokens, evenly
+from trainables.tasks.base import Batch, Prompt, References, Tokens
+from trainables.tasks.held_out_units import evenly
 from trainables.tasks.texts import Ints, TextTask
 
 

@@ -34,8 +34,9 @@ from torch import Tensor
 
 from trainables.config.arm import ArmConfig
 from trainables.fetching.cache import built_once
-from trainables.tasks.base import References, split_seed
+from trainables.tasks.base import References
 from trainables.tasks.denoising import Denoising
+from trainables.tasks.held_out_units import split_seed
 
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]

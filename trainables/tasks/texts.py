@@ -29,7 +29,8 @@ from trainables.datasets.text.tokenized import PaddedBatch, tokenized
 from trainables.datasets.text.tokenizer import Tokenizer, load_tokenizer
 from trainables.random_keys import keyed_generator
 from trainables.registry.task_facts import SAMPLES_PER_UNIT
-from trainables.tasks.base import Batch, Embed, TaskOfUnits, Tokens, evenly, split_seed
+from trainables.tasks.base import Batch, Embed, Tokens
+from trainables.tasks.held_out_units import TaskOfUnits, evenly, split_seed
 
 Ints = NDArray[np.int64]
 _EVAL_SAMPLES = 64  # of a held-out batch, at most; scores do not depend on it but for rounding

@@ -13,7 +13,7 @@ import pytest
 import sweep as python_api
 import sweep.results.export
 import sweep.run.reproduce  # these copy the version: not while a test has another one
-import trainables.predictor  # noqa: F401
+import trainables.predictors.predictor  # noqa: F401
 from search_spaces.space import SearchSpace, Setting
 from sweep.errors import OtherVersion
 from sweep.results.sweep_view import load_sweep

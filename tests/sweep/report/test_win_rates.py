@@ -16,7 +16,7 @@ from tests.support.data.instruction_runs import instruction_task, tiny_instructi
 from tests.support.servers.judges import judge_server
 from trainables.build import build_model
 from trainables.errors import BadData, Failure, InvalidValue, Misuse
-from trainables.predictor import Answerer
+from trainables.predictors.answerer import Answerer
 from trainables.training import to_bytes
 
 Rows = list[dict[str, str]]

@@ -20,7 +20,8 @@ from trainables.datasets.text.answers import encode_answers
 from trainables.datasets.text.examples import Example
 from trainables.datasets.text.load import load_text
 from trainables.datasets.text.tokenized import tokenized
-from trainables.datasets.text.tokenizer import load_tokenizer, tokenizer_fingerprint
+from trainables.datasets.text.tokenizer import load_tokenizer
+from trainables.datasets.text.tokenizer_files import tokenizer_fingerprint
 from trainables.errors import BadData, InvalidValue
 from trainables.fetching.cache import built_once
 

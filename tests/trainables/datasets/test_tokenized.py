@@ -30,12 +30,8 @@ from trainables.config.arm import DataConfig
 from trainables.datasets.text.examples import Example, TextSplits
 from trainables.datasets.text.load import load_text, resolve
 from trainables.datasets.text.tokenized import TokenizedSplit, tokenized
-from trainables.datasets.text.tokenizer import (
-    encode,
-    load_tokenizer,
-    tokenizer_fingerprint,
-    tokenizer_folder,
-)
+from trainables.datasets.text.tokenizer import encode, load_tokenizer
+from trainables.datasets.text.tokenizer_files import tokenizer_fingerprint, tokenizer_folder
 from trainables.errors import BadData, InvalidValue
 
 REPOSITORY = Path(__file__).parents[3]

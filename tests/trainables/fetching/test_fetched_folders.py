@@ -22,7 +22,8 @@ from tests.support.drivers import ROOT, wait_until
 from tests.support.servers.clouds import BUCKET, REGION, Cloud, Request
 from trainables.errors import BadData, StoreError
 from trainables.fetching import fetched_folders, remote_folders
-from trainables.fetching.fetched_folders import Background, fetched, listed
+from trainables.fetching.background import Background
+from trainables.fetching.fetched_folders import fetched, listed
 
 ADDRESS = f"s3://{BUCKET}/data"
 FILES = {f"Train/{n:03d}.tif": bytes([n]) * 1000 for n in range(16)}

@@ -21,7 +21,7 @@ from typing import Any, Literal
 from huggingface_hub import snapshot_download
 
 from trainables.config.arm import DataConfig
-from trainables.datasets.layouts import given_folder, listing
+from trainables.datasets.given_folder import given_folder, listing
 from trainables.datasets.text.examples import RawExample, RawSplit, RawText, unread
 from trainables.datasets.text.files import Damage, Damaged, require_whole
 from trainables.errors import BadData

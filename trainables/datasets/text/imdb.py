@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from trainables.config.arm import DataConfig
-from trainables.datasets.layouts import given_folder, listing, other_layout
+from trainables.datasets.given_folder import given_folder, listing, other_layout
 from trainables.datasets.text.examples import RawExample, RawSplit, RawText, unread
 from trainables.datasets.text.files import Damage, Damaged, whole_text
 from trainables.errors import BadData

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from trainables.config.arm import DataConfig
-from trainables.datasets.layouts import given_folder, listing, other_layout, places_of
+from trainables.datasets.given_folder import given_folder, listing, other_layout, places_of
 from trainables.datasets.text.examples import RawExample, RawSplit, RawText
 from trainables.datasets.text.files import Damage, Damaged, decoded, lines, require_whole
 from trainables.errors import BadData

@@ -28,8 +28,8 @@ from trainables.datasets.text.tokenizer import (
     load_tokenizer,
     require_known_words,
     special_ids,
-    tokenizer_fingerprint,
 )
+from trainables.datasets.text.tokenizer_files import tokenizer_fingerprint
 from trainables.fetching.cache import built_once
 from trainables.plain import Json
 

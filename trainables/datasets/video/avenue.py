@@ -6,7 +6,7 @@ Liu, Luo, Lian, Gao, CVPR 2018.
 
 from __future__ import annotations
 
-from trainables.datasets.layouts import EXTRACTED, Published, layouts_of, videos_of
+from trainables.datasets.video.layouts import EXTRACTED, Published, layouts_of, videos_of
 
 _VIDEOS = ("training_videos", "testing_videos")
 _SORTED = ("training/training_videos", "testing/testing_videos")

@@ -15,8 +15,9 @@ import re
 from pathlib import Path
 
 from trainables.config.arm import DataConfig
-from trainables.datasets.layouts import clip_at, contents, given_folder, listing
+from trainables.datasets.given_folder import contents, given_folder, listing
 from trainables.datasets.video.clips import RawClip, RawVideo
+from trainables.datasets.video.layouts import clip_at
 from trainables.datasets.video.video_files import VIDEO_SUFFIXES, decoder
 from trainables.errors import BadData
 from trainables.registry import DataSetSpec

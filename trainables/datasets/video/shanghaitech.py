@@ -7,7 +7,7 @@ Detection in Stacked RNN Framework, ICCV 2017.
 
 from __future__ import annotations
 
-from trainables.datasets.layouts import (
+from trainables.datasets.video.layouts import (
     EXTRACTED,
     IMAGES,
     TIFF,

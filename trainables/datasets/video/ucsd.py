@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from trainables.datasets.layouts import (
+from trainables.datasets.video.layouts import (
     EXTRACTED,
     IMAGES,
     TIFF,

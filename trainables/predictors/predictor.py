@@ -1,11 +1,4 @@
-"""A finished arm's network as a function of arrays, of texts, or of prompts.
-
-A predictor is loaded from a folder that lacks nothing but this package, neither data nor a
-checkpoint:
-
-    arm.json      the configuration, and what the network asks of its task: scales, classes
-    weights.pt    the arm's weights, as the store keeps them
-    checkpoint/   of a pretrained network, every file of its checkpoint that is read
+"""A finished arm's network as a function of arrays or of texts.
 
 What a network takes is given in the form a user has it in: windows of grey frames where it takes
 patches, texts where it takes tokens, else its own input. Its batches are those of the evaluation,
@@ -17,10 +10,8 @@ Shape suffixes: N inputs, B batch, T frames or tokens, H and W sides of a frame,
 from __future__ import annotations
 
 import json
-import logging
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -29,38 +20,21 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from trainables.build import (
-    build_model,
-    build_task,
-    parameter_dtype,
-    placed,
-    require_same_checkpoint,
-)
-from trainables.checkpoints import files_of
+from trainables.build import build_model, inference_device, parameter_dtype, placed
 from trainables.config.arm import TRAINING_VERSION, ArmConfig
 from trainables.datasets.text.examples import Example
-from trainables.datasets.text.tokenizer import (
-    Tokenizer,
-    encode,
-    load_tokenizer,
-    tokenizer_files,
-    tokenizer_folder,
-)
-from trainables.errors import InvalidValue, Misuse, SweepError, require
-from trainables.evaluation.answers import LONGEST_ANSWER, answered
-from trainables.layer_losses import introduce, layer_predictions
-from trainables.models.base import Writer
+from trainables.datasets.text.tokenizer import Tokenizer, encode, load_tokenizer
+from trainables.errors import InvalidValue, Misuse, require
+from trainables.layer_losses import layer_predictions
+from trainables.predictors.predictor_folder import ARM, WEIGHTS
 from trainables.primal_dual.constraints import Scales
-from trainables.records.arm_record import Answer, ArmRecord
-from trainables.tasks.base import Asks, Batch, Prompt, Tokens, autocast_of
+from trainables.tasks.base import Batch, Tokens, autocast_of
 from trainables.tasks.denoising import cut_into_patches, joined_patches
 from trainables.training import from_bytes
 
 if TYPE_CHECKING:
     import pandas
 
-log = logging.getLogger(__name__)
-ARM, WEIGHTS, CHECKPOINT = "arm.json", "weights.pt", "checkpoint"
 TEXT, PAIR, LABEL, SCORE = "text", "pair", "label", "score_"  # columns; scores by class
 _TEXTS_AT_ONCE = 64
 
@@ -78,43 +52,6 @@ class _KnownTask:
 class _Precision:
     dtype: torch.dtype
     autocast: torch.dtype | None
-
-
-def write_predictor(folder: Path, record: ArmRecord, weights: bytes) -> None:
-    """Write what ``Predictor.load`` reads into an empty folder.
-
-    Raises:
-        BadData: the arm's checkpoint is not here, or has changed.
-    """
-    config, measured = record.config, record.evaluation
-    assert measured is not None  # of a finished arm
-    classes = class_names(config, weights) if config.facts.reads_texts else []
-    plain = config.to_json()
-    plain["data"]["folder"] = None  # a place on this machine
-    if config.model.checkpoint is not None:
-        _copy_checkpoint(config, folder / CHECKPOINT)
-        plain["model"]["checkpoint"] = CHECKPOINT
-    arm = {
-        "training_version": TRAINING_VERSION,
-        "config": plain,
-        "scales": asdict(measured.scales),
-        "classes": classes,
-    }
-    (folder / ARM).write_text(json.dumps(arm, indent=2) + "\n", encoding="utf-8")
-    (folder / WEIGHTS).write_bytes(weights)
-
-
-def class_names(config: ArmConfig, weights: bytes) -> list[str]:
-    """The data set's labels; their numbers, with a warning, where the data are not here."""
-    from trainables.datasets.text.load import list_text
-
-    state = from_bytes(weights, torch.device("cpu"))["model"]
-    count = next(len(values) for name, values in state.items() if name.startswith("readout."))
-    try:
-        return list(list_text(config.data).labels)
-    except SweepError as error:
-        log.warning("classes are called by their numbers, since their names are unknown: %s", error)
-        return [str(number) for number in range(count)]
 
 
 def form_of(config: ArmConfig) -> str:
@@ -140,23 +77,6 @@ def _takes_windows(config: ArmConfig) -> bool:
     return shape == (config.data.frames, config.data.patch_size**2)
 
 
-def _copy_checkpoint(config: ArmConfig, folder: Path) -> None:
-    require_same_checkpoint(config.model)
-    name = str(config.model.checkpoint)
-    files = files_of(name)
-    if config.facts.reads_texts:
-        files += tokenizer_files(tokenizer_folder(name))
-    folder.mkdir()
-    for file in files:
-        shutil.copyfile(file, folder / file.name)
-
-
-def _device_of(config: ArmConfig) -> torch.device:
-    """A GPU where the arm was trained on one and there is one, else the CPU."""
-    wants_gpu = config.device == "cuda" and torch.cuda.is_available()
-    return torch.device("cuda" if wants_gpu else "cpu")
-
-
 class Predictor:
     """The network of one arm, on the GPU it was trained on the like of, else on the CPU."""
 
@@ -164,7 +84,7 @@ class Predictor:
         self, config: ArmConfig, model: nn.Module, classes: Sequence[str], tokenizer: Tokenizer
     ) -> None:
         """Take over a network with its weights; ``tokenizer`` is None where it takes no texts."""
-        self.device = _device_of(config)
+        self.device = inference_device(config)
         self.config, self.classes = config, tuple(classes)
         self._model = placed(config, model, self.device).eval()
         self._precision = _Precision(parameter_dtype(config), autocast_of(config))
@@ -319,42 +239,3 @@ class Predictor:
         longest = max(map(len, rows))
         filled = [row + [filler] * (longest - len(row)) for row in rows]
         return torch.tensor(filled, dtype=torch.int64, device=self.device)
-
-
-class Answerer:
-    """Kept network of one arm that answers prompts, with the task that it was trained on."""
-
-    def __init__(self, config: ArmConfig, weights: bytes) -> None:
-        """Load it, on a GPU where it was trained on one and there is one, else on the CPU.
-
-        Raises:
-            Misuse: networks of its kind write nothing.
-            BadData, UnknownName: its data or its checkpoint are not here, or have changed.
-        """
-        device, dtype = _device_of(config), parameter_dtype(config)
-        task = build_task(config, device, dtype)
-        torch.set_num_threads(config.threads)  # as it was trained: other sums have other bits
-        model = placed(config, build_model(config, task), device).eval()
-        if not isinstance(task, Asks) or not isinstance(model, Writer):
-            raise Misuse(f"networks of task {config.task} write no answers; decoders' do.")
-        introduce(model, task)  # with the starting weights, whose embeddings are the noise's unit
-        model.load_state_dict(from_bytes(weights, device)["model"])
-        self._task, self._model = task, model
-
-    def held_out(self, count: int) -> list[Prompt]:
-        """At most ``count`` prompts of the dev split that nothing was selected on, if there are."""
-        return self._task.unseen_prompts(count)
-
-    def of_texts(self, texts: Sequence[tuple[str, str]]) -> list[Prompt | None]:
-        """Prompts of instructions and their inputs; None for one that leaves an answer no room."""
-        prompts: list[Prompt | None] = []
-        for instruction, context in texts:
-            try:
-                prompts.append(self._task.prompt(instruction, context))
-            except InvalidValue:
-                prompts.append(None)
-        return prompts
-
-    def answer(self, prompt: Prompt, gamma: float, longest: int = LONGEST_ANSWER) -> Answer:
-        """Answer that the network writes at a noise level, of ``longest`` tokens at most."""
-        return answered(self._task, self._model, prompt, gamma, longest)

@@ -22,7 +22,8 @@ from trainables.build import build_model, build_task, parameter_dtype
 from trainables.config.arm import ArmConfig, ModelConfig
 from trainables.errors import BadData, InvalidValue, Misuse
 from trainables.layer_losses import layer_predictions
-from trainables.predictor import Predictor, write_predictor
+from trainables.predictors.predictor import Predictor
+from trainables.predictors.predictor_folder import write_predictor
 from trainables.random_keys import keyed_generator
 from trainables.tasks.base import Batch, Task
 from trainables.tasks.denoising import Denoising

@@ -13,7 +13,7 @@ from trainables.arm_run import ArmRun
 from trainables.build import build_model
 from trainables.config.arm import ArmConfig
 from trainables.errors import Misuse
-from trainables.predictor import Answerer
+from trainables.predictors.answerer import Answerer
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 from trainables.training import to_bytes
