@@ -23,9 +23,8 @@ import torch
 from transformers import LlamaConfig
 
 from sweep.cost.noise_task import noise_task
-from trainables.build import build_model
+from trainables.build import build_model, weighting_of
 from trainables.config.arm import ArmConfig, ConstraintConfig, DataConfig, ModelConfig
-from trainables.primal_dual.weighting import weighting_of
 from trainables.training import Training
 
 CPU = torch.device("cpu")

@@ -22,10 +22,9 @@ from dataclasses import replace
 import torch
 
 from search_spaces.quickstart import SPACE
-from trainables.build import build_model, build_task, parameter_dtype
+from trainables.build import build_model, build_task, parameter_dtype, weighting_of
 from trainables.config.arm import ArmConfig
 from trainables.fused.training import FusedTraining
-from trainables.primal_dual.weighting import weighting_of
 from trainables.tasks.base import Task
 from trainables.training import Training
 

@@ -62,6 +62,7 @@ from sweep.tracking.writer import BackgroundTracker
 from trainables.plain import Json
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
+from trainables.records.stored_files import StoredFiles
 
 T = TypeVar("T")
 Keep = Callable[[dict[str, Json]], None]  # told of what is known so far
@@ -78,18 +79,18 @@ TUNE_WORKERS = 4
 def counted() -> Iterator[Counter[str]]:
     """What this process does to objects while the block runs: reads, writes, listings, ..."""
     counts: Counter[str] = Counter()
-    lock, plain = threading.Lock(), ObjectStore._try
+    lock, plain = threading.Lock(), StoredFiles._try
 
-    def counting(self: ObjectStore, what: str, action: Callable[[], T]) -> T:
+    def counting(self: StoredFiles, what: str, action: Callable[[], T]) -> T:
         with lock:
             counts[what.partition(" ")[0]] += 1
         return plain(self, what, action)
 
-    ObjectStore._try = counting  # type: ignore[method-assign]
+    StoredFiles._try = counting  # type: ignore[method-assign]
     try:
         yield counts
     finally:
-        ObjectStore._try = plain  # type: ignore[method-assign]
+        StoredFiles._try = plain  # type: ignore[method-assign]
 
 
 def rss_kb() -> float:

@@ -31,12 +31,11 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.imitated.text_models import write_encoder, write_reviews
-from trainables.build import build_model, build_task
+from trainables.build import build_model, build_task, weighting_of
 from trainables.config.arm import ArmConfig, ConstraintConfig, DataConfig, ModelConfig
 from trainables.layer_losses import introduce
 from trainables.memory import peak_memory_mb, reset_peak_memory
 from trainables.models.base import LastPrediction
-from trainables.primal_dual.weighting import weighting_of
 from trainables.tasks.base import Task, Tokens
 from trainables.training import Training
 

@@ -31,7 +31,7 @@ OWNERS = {
     ),
     "matplotlib": ("sweep/report/*.py", "sweep/api/loaded.py"),
     "optuna": ("sweep/study/sampler.py",),
-    "pyarrow": ("trainables/records/objects.py", "trainables/fetching/remote_folders.py"),
+    "pyarrow": ("trainables/records/stored_files.py", "trainables/fetching/remote_folders.py"),
     "ray": (
         "trainables/trial.py",
         "trainables/sharding/placed.py",

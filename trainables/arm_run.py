@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import torch
 
-from trainables.build import build_model, build_task, parameter_dtype, placed
+from trainables.build import build_model, build_task, parameter_dtype, placed, weighting_of
 from trainables.config.arm import ArmConfig
 from trainables.config.constraint import TOLERANCE
 from trainables.environment import environment, is_same_environment
@@ -43,7 +43,6 @@ from trainables.memory import (
 )
 from trainables.plain import Json
 from trainables.primal_dual.constraints import descent_constraints, missing_shares
-from trainables.primal_dual.weighting import weighting_of
 from trainables.records import arm_record as results
 from trainables.records.arm_record import ArmRecord, Report, Status
 from trainables.records.arms import ArmStore

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import torch
 from torch import nn
@@ -14,13 +14,13 @@ from trainables.datasets import places
 from trainables.errors import BadData
 from trainables.fetching import fetched_folders
 from trainables.fetching.fetched_folders import Tell
-from trainables.primal_dual.weighting import weighting_of
+from trainables.primal_dual.constraints import Scales
+from trainables.primal_dual.idle_options import require_effect
+from trainables.primal_dual.lagrangian import PrimalDual
+from trainables.primal_dual.weighting import Control, LastLayer, Weighting
 from trainables.random_keys import keyed_generator, seed_of
 from trainables.registry.lookup import facts_of, model_spec, require_no_clash, returning, task_spec
 from trainables.tasks.base import Task
-
-if TYPE_CHECKING:
-    pass
 
 
 def parameter_dtype(config: ArmConfig) -> torch.dtype:
@@ -152,8 +152,8 @@ def model_fingerprint(model: ModelConfig) -> str:
     Raises:
         BadData: files are missing, or cannot be read.
     """
-    from trainables.checkpoints import checkpoint_fingerprint
     from trainables.datasets.text.tokenizer_files import tokenizer_fingerprint
+    from trainables.fetching.checkpoint_files import checkpoint_fingerprint
 
     checkpoint = str(model.checkpoint)
     fingerprint = checkpoint_fingerprint(checkpoint)
@@ -207,3 +207,28 @@ def inference_device(config: ArmConfig) -> torch.device:
     """A GPU where the arm was trained on one and there is one, else the CPU."""
     wants_gpu = config.device == "cuda" and torch.cuda.is_available()
     return torch.device("cuda" if wants_gpu else "cpu")
+
+
+def weighting_of(
+    config: ArmConfig,
+    scales: Scales,
+    device: torch.device,
+    dtype: torch.dtype,
+    *,
+    steps_per_epoch: int | None,
+) -> Weighting:
+    """The weighting that a run's constraint asks for; plain training when there is none.
+
+    Without the run's own data ``steps_per_epoch`` is not known: None takes every step for an epoch
+    and refuses nothing, to see what steps cost.
+
+    Raises:
+        InvalidValue: an option of the constraint could do nothing in this run, or not what it says.
+    """
+    if config.constraint is None:
+        return LastLayer(config.model.layers, device, dtype)
+    if steps_per_epoch is not None:
+        require_effect(config, config.constraint, steps_per_epoch)
+    if config.constraint.is_control:
+        return Control(config, scales, device, dtype)
+    return PrimalDual(config, scales, device, dtype, steps_per_epoch=steps_per_epoch or 1)

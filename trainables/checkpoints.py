@@ -12,13 +12,11 @@ from __future__ import annotations
 
 import copy
 import functools
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from huggingface_hub import snapshot_download
 from huggingface_hub.constants import HF_HUB_CACHE
 from torch import Tensor, nn
 from torch._guards import detect_fake_mode
@@ -26,14 +24,10 @@ from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 from transformers.utils import logging
 
 from trainables.errors import BadData, InvalidValue, UnknownName
-from trainables.fetching.fetched_folders import on_this_machine
+from trainables.fetching.checkpoint_files import _folder, _matching, downloaded, files_of
 from trainables.fetching.remote_folders import is_address
 from trainables.fetching.stand_ins import stand_in
 
-# a network, and how images enter it, in either file
-_DESCRIBED = ("config.json", "preprocessor_config.json", "processor_config.json")
-_WEIGHTS = ("*.safetensors", "*.safetensors.index.json")  # whole or in parts
-_OLD_WEIGHTS = ("pytorch_model*.bin", "pytorch_model.bin.index.json")  # read where there are none
 _NAMES_SHOWN = 8
 _MADE = "small_decoder"  # is made of the data, and nowhere to be had
 # What names of weights begin with where a wrapper was saved in the place of its network.
@@ -218,67 +212,6 @@ class Checkpoint:
             f"{', '.join(names[:_NAMES_SHOWN]) or 'none'}{more}. {get}, or copy the "
             f"model's folder, with {self._files}, here and give model.checkpoint its path."
         )
-
-
-def files_of(name: str) -> list[Path]:
-    """The files of a checkpoint's network, in order.
-
-    Raises:
-        OSError, ValueError: it is neither a folder nor downloaded, or cannot be listed.
-    """
-    folder = _folder(name)
-    if not folder.is_dir():
-        folder = Path(snapshot_download(name, local_files_only=True))
-    weights = _matching(folder, _WEIGHTS) or _matching(folder, _OLD_WEIGHTS)
-    return sorted(_matching(folder, _DESCRIBED) + weights)
-
-
-def checkpoint_fingerprint(checkpoint: str) -> str:
-    """16 hex digits: the hash of the files that are loaded, by name; not of where they lie.
-
-    Args:
-        checkpoint: a folder, or the name of a downloaded Hugging Face model.
-
-    Raises:
-        BadData: there are no such files, or one cannot be read.
-    """
-    try:
-        digest = hashlib.sha256()
-        for file in files_of(checkpoint):
-            seen = file.stat()
-            digest.update(f"{file.name} {_hash(file, seen.st_size, seen.st_mtime_ns)}\n".encode())
-    except (OSError, ValueError, RuntimeError) as error:
-        reason = str(error).strip().partition("\n")[0]
-        raise BadData(
-            f"cannot read the files of checkpoint {checkpoint!r}: {reason} Download or copy it "
-            "again."
-        ) from error
-    return digest.hexdigest()[:16]
-
-
-def downloaded() -> list[str]:
-    """The names of the models in this machine's Hugging Face cache."""
-    folders = Path(HF_HUB_CACHE).glob("models--*")
-    return sorted(folder.name.removeprefix("models--").replace("--", "/") for folder in folders)
-
-
-def _folder(name: str) -> Path:
-    name = on_this_machine(name)
-    try:
-        return Path(name).expanduser()
-    except RuntimeError:  # no such user
-        return Path(name)
-
-
-def _matching(folder: Path, patterns: tuple[str, ...]) -> list[Path]:
-    return [file for pattern in patterns for file in folder.glob(pattern)]
-
-
-@functools.lru_cache(maxsize=64)
-def _hash(file: Path, size: int, modified_ns: int) -> str:
-    """SHA-256 of one file, computed once per process while it stays the same."""
-    with open(file, "rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 @functools.lru_cache(maxsize=1)

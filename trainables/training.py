@@ -1,15 +1,12 @@
 """Training loop of every arm: steps on the weighted layer losses sum_l w_l f_l.
 
-It asks the weighting for w, and hands the losses back. There is no branch for constrained or
-unconstrained; losses whose weight is 0 by construction are left out, which changes no bit of the
-rest. All losses are over f_c, the constant prediction's loss (docs/decisions/0010), so the numbers
-do not depend on the task's unit. Within a report interval nothing waits for the device: running
-means stay there and are read when a report is made.
+One code path for constrained and plain arms: the weighting gives w and is shown the losses. Losses
+whose weight is 0 by construction are left out, which changes no bit of the rest. All are over f_c,
+the constant prediction's loss (docs/decisions/0010).
 
-With ``weight_ema`` what is evaluated and kept is an average of the weights over the steps; it never
-touches the training itself. With ``accumulate`` a batch passes the network in equal parts, whose
-gradients add up to that of the whole. With ``ranks`` several processes train the arm, each on rows
-of every batch (sharding/ranks.py).
+With ``weight_ema`` an average of the weights is evaluated and kept; it never touches the training.
+With ``accumulate`` a batch passes the network in equal parts, whose gradients add up. With
+``ranks`` several processes train the arm, each on rows of every batch (sharding/ranks.py).
 """
 
 from __future__ import annotations
@@ -26,7 +23,7 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from trainables.config.arm import ArmConfig
 from trainables.heads.loss_estimators import estimated_losses, updated_controls
-from trainables.layer_losses import Model, last_loss, layer_losses, require_every_layer
+from trainables.layer_losses import last_loss, layer_losses, require_every_layer
 from trainables.optimizers import optimizer_of
 from trainables.primal_dual.schedule import lr_factor
 from trainables.primal_dual.weighting import Weighting
@@ -41,15 +38,8 @@ GAP_RATE = 0.2  # of the running means of layers that are not read at every step
 Kind = Literal["all layers", "last layer", "last layer alone"]
 
 
-def step_losses(model: Model | nn.Module, task: TrainingTask, part: Batch, kind: Kind) -> Tensor:
-    """Per-sample losses [L + 1, B] of one step, or [1, B] of the last layer alone."""
-    if kind == "last layer alone":
-        return last_loss(model, task, part)
-    return layer_losses(model, task, part, trains_last_alone=kind == "last layer")
-
-
 class StepLosses(nn.Module):
-    """``step_losses`` as a module: what sharding calls, and where parameters can be exchanged."""
+    """Losses of one step as a module: sharding calls it, and fusion exchanges its parameters."""
 
     def __init__(self, model: nn.Module, task: TrainingTask) -> None:
         super().__init__()
@@ -58,7 +48,9 @@ class StepLosses(nn.Module):
 
     def forward(self, part: Batch, kind: Kind) -> Tensor:
         """Per-sample losses [L + 1, B] or [1, B]."""
-        return step_losses(self.model, self._task[0], part, kind)
+        if kind == "last layer alone":
+            return last_loss(self.model, self._task[0], part)
+        return layer_losses(self.model, self._task[0], part, trains_last_alone=kind == "last layer")
 
 
 class Training:
@@ -90,9 +82,9 @@ class Training:
         self._full_state: dict[str, Any] | None = None  # of several processes, at the last report
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.optimizer = optimizer_of(config, model)
+        self._constant_loss = task.scales.constant_loss
         self._base_lrs = [group["lr"] for group in self.optimizer.param_groups]
         self._average = get_ema_multi_avg_fn(config.weight_ema)  # type: ignore[no-untyped-call]
-        self._constant_loss = task.scales.constant_loss
         first = self.parameters[0]
         self._gaps_M: Tensor | None = None
         constraint = config.constraint
@@ -103,8 +95,7 @@ class Training:
         self._loss_sum = torch.zeros((), device=first.device, dtype=first.dtype)
         self._grad_norm_sum = torch.zeros_like(self._loss_sum)
         self._since_report = 0
-        self._steps_timed = 0
-        self._seconds_timed = 0.0
+        self._steps_timed, self._seconds_timed = 0, 0.0
 
     def kind(self, step: int) -> Kind:
         """Losses that primal step ``step`` needs."""
@@ -117,14 +108,14 @@ class Training:
         self._ranks.say(step)
         self._full_state = None
         started = time.perf_counter()
-        first = self.step
+        steps = range(self.step, step)
         self.model.train()
-        for current in range(first, step):
+        for current in steps:
             self.optimizer.zero_grad(set_to_none=True)
             self.finish_step(current, self._backward(current))
         if self._loss_sum.device.type == "cuda":
             torch.cuda.synchronize()
-        self.took(max(step - first, 0), time.perf_counter() - started)
+        self.took(len(steps), time.perf_counter() - started)
         if self._ranks.count > 1:
             self._full_state = self._ranks.full_state(self._networks())
             if self._ranks.is_first:
@@ -132,11 +123,9 @@ class Training:
                 self.evaluated.load_state_dict(self._full_state[part])
 
     def finish_step(self, step: int, seen_F: Tensor) -> None:
-        """Take primal step ``step`` with its gradients: primal and dual update, means.
+        """Take primal step ``step``, from 0, with the gradients of the losses ``seen_F``.
 
-        Args:
-            step: the primal step, from 0.
-            seen_F: the losses (over f_c) that they are of, detached.
+        The losses are over f_c, detached. Primal and dual update, and running means.
         """
         grad_norm = self._ranks.clipped(self.parameters, self.config.grad_clip)
         for group, lr in zip(self.optimizer.param_groups, self.lrs(step), strict=True):

@@ -11,11 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from trainables.build import build_model, build_task, parameter_dtype, placed
+from trainables.build import build_model, build_task, parameter_dtype, placed, weighting_of
 from trainables.config.arm import ArmConfig
 from trainables.heads.logits import Logits
 from trainables.layer_losses import Prediction, introduce
-from trainables.primal_dual.weighting import weighting_of
 from trainables.tasks.base import Batch, Task, Tokens
 from trainables.training import Training
 

@@ -26,11 +26,11 @@ from benchmarks.gpu.shapes import OF_TEXTS, TINY_DECODER
 from benchmarks.imitated.text_models import llama
 from sweep.cost.counted_work import counted_work
 from sweep.cost.noise_task import noise_task
+from trainables.build import weighting_of
 from trainables.config.arm import ArmConfig, DataConfig, ModelConfig
 from trainables.memory import peak_memory_mb, reset_peak_memory
 from trainables.models.decoder import Decoder
 from trainables.models.pretrained import narrow_frozen, prepare
-from trainables.primal_dual.weighting import weighting_of
 from trainables.training import Training
 
 DECODER_8B = {  # Llama 3.1 8B

@@ -24,11 +24,10 @@ from benchmarks.gpu.printed import NO_MEANING, parser, printed, waited
 from benchmarks.gpu.shapes import SHAPES, shape
 from sweep.cost.estimate import GPU_GB, arm_memory_gb
 from trainables.arm_run import ArmRun
-from trainables.build import build_model, build_task, placed
+from trainables.build import build_model, build_task, placed, weighting_of
 from trainables.config.arm import ArmConfig
 from trainables.layer_losses import introduce
 from trainables.memory import peak_memory_mb
-from trainables.primal_dual.weighting import weighting_of
 from trainables.records import arm_record as results
 from trainables.records.arm_record import Report
 from trainables.records.arms import ArmStore

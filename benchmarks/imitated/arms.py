@@ -15,8 +15,9 @@ from sweep.study.arms import Arm
 from sweep.study.definition import Definition
 from trainables.config.arm import ArmConfig, ConstraintConfig, DataConfig
 from trainables.primal_dual.constraints import Scales
-from trainables.records.arm_record import ArmRecord, Evaluation, Report
+from trainables.records.arm_record import ArmRecord, Report
 from trainables.records.arms import ArmStore
+from trainables.records.evaluation import Evaluation
 
 SETTINGS = 50
 GAMMAS = 50  # scores are kept by gammas of two decimals: further settings differ in their batches

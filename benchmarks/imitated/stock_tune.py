@@ -44,11 +44,10 @@ def train(config: ArmConfig, *, reports: bool) -> dict[str, float]:
     began = time.perf_counter()
     import torch
 
-    from trainables.build import build_model, build_task, parameter_dtype
+    from trainables.build import build_model, build_task, parameter_dtype, weighting_of
     from trainables.evaluation.evaluate import evaluate
     from trainables.evaluation.measuring import measure
     from trainables.primal_dual.constraints import descent_constraints, missing_shares
-    from trainables.primal_dual.weighting import weighting_of
     from trainables.training import Training
 
     torch.set_num_threads(1)

@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from trainables.arm_run import ArmRun, _Arm
-from trainables.build import build_task, parameter_dtype
+from trainables.build import build_task, parameter_dtype, weighting_of
 from trainables.config.arm import ArmConfig
 from trainables.datasets.video.clips import Pixels
 from trainables.layer_losses import last_loss, layer_losses
-from trainables.primal_dual.weighting import PrimalDual, Watched, Weighting, weighting_of
+from trainables.primal_dual.lagrangian import PrimalDual
+from trainables.primal_dual.weighting import Watched, Weighting
 from trainables.records.arm_record import ArmRecord
 from trainables.records.arms import ArmStore
 from trainables.tasks.base import Task

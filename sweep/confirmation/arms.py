@@ -15,7 +15,8 @@ from sweep.study.definition import Definition
 from sweep.study.pairs import ProposalResult, ReadRecord
 from sweep.study.selection import SettingResult
 from trainables.config.arm import ArmConfig
-from trainables.records.arm_record import ArmRecord, Evaluation
+from trainables.records.arm_record import ArmRecord
+from trainables.records.evaluation import Evaluation
 from trainables.records.parallel_reads import at_once
 
 

@@ -16,7 +16,8 @@ from sweep.confirmation.plan import Measure
 from sweep.results.aggregates import area
 from trainables.config.arm import ArmConfig
 from trainables.config.test_conditions import seen_and_unseen
-from trainables.records.arm_record import ArmRecord, Evaluation, Status
+from trainables.records.arm_record import ArmRecord, Status
+from trainables.records.evaluation import Evaluation
 
 Measures = dict[Measure, float]  # the task's metric; what was not measured is not there
 

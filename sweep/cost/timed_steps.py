@@ -9,9 +9,8 @@ from contextlib import contextmanager
 import torch
 
 from sweep.cost.noise_task import noise_task
-from trainables.build import build_model, parameter_dtype, placed
+from trainables.build import build_model, parameter_dtype, placed, weighting_of
 from trainables.config.arm import ArmConfig
-from trainables.primal_dual.weighting import weighting_of
 from trainables.training import Training
 
 CPU = torch.device("cpu")

@@ -263,7 +263,7 @@ def _match_own(folder: str) -> tuple[_Matches, list[str]]:
 
 def _list_checkpoint(model: ModelConfig) -> Inventory:
     from trainables.build import depth_of, model_fingerprint, require_same_checkpoint
-    from trainables.checkpoints import files_of
+    from trainables.fetching.checkpoint_files import files_of
 
     place = str(model.checkpoint)
     depth = depth_of(model)  # first: its error says what is missing, and how to get it

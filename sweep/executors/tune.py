@@ -36,10 +36,11 @@ from sweep.run.coordinator import Coordinator
 from sweep.study import advice
 from sweep.study.definition import definition_name
 from trainables import retries, trial
+from trainables.config.trial import trial_config
 from trainables.errors import InvalidValue
 from trainables.machine.cores import usable_cores
 from trainables.plain import Json
-from trainables.trial import ArmTrial, arms_of, resources_of, trial_config
+from trainables.trial import ArmTrial, arms_of, resources_of
 
 log = logging.getLogger(__name__)
 

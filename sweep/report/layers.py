@@ -11,7 +11,7 @@ import numpy as np
 from sweep.report.measured import Measured
 from sweep.report.panels import band, bands, count_x, metric_rows, per_setting, scores, three_gammas
 from sweep.report.style import ARMS, GREY, LAYERED, SMALL, log_if_wide
-from trainables.records.arm_record import RATIO_BINS, RATIO_BINS_TO_1
+from trainables.records.evaluation import RATIO_BINS, RATIO_BINS_TO_1
 from trainables.registry.task_facts import RMSE
 
 if TYPE_CHECKING:

@@ -24,7 +24,8 @@ from sweep.study.feasibility import Judgement
 from sweep.study.pairs import Pair, ReadRecord, pairs_of
 from sweep.study.proposals import StoredProposal
 from trainables.plain import finite
-from trainables.records.arm_record import ArmRecord, Evaluation, Outcome, first_layer
+from trainables.records.arm_record import ArmRecord, Outcome, first_layer
+from trainables.records.evaluation import Evaluation
 from trainables.records.parallel_reads import few_at_once
 
 Cell = tuple[str, str | None, float | None, int | None, float]  # the columns behind ``seed``

@@ -22,7 +22,8 @@ from trainables.primal_dual.constraints import (
     missing_shares,
 )
 from trainables.primal_dual.resilience import slack
-from trainables.records.arm_record import ArmRecord, Evaluation, first_layer
+from trainables.records.arm_record import ArmRecord, first_layer
+from trainables.records.evaluation import Evaluation
 
 Shares = tuple[float, ...]
 

@@ -22,7 +22,8 @@ from trainables.errors import InvalidValue
 from trainables.objective import objective_of
 from trainables.plain import Json
 from trainables.primal_dual.constraints import demanded_descent
-from trainables.records.arm_record import ArmRecord, Evaluation, Outcome, Status
+from trainables.records.arm_record import ArmRecord, Outcome, Status
+from trainables.records.evaluation import Evaluation
 
 # An unconstrained arm that ended so counts as the best constant prediction: that training came to
 # nothing is a result. One that failed (no memory, no disk) says nothing, and is trained again.

@@ -16,7 +16,7 @@ from trainables.records.arm_record import WORST_MISSING_SHARE
 if TYPE_CHECKING:
     from sweep.tracking.marks import SweepPages
     from sweep.tracking.rows import TrackedArm
-    from trainables.records.arm_record import Evaluation
+    from trainables.records.evaluation import Evaluation
 
 # Terms that the page explains.
 _READ = ("pair", "proposal", "gain", "missing share", "seen", "unseen", "objective", "certificate")

@@ -18,10 +18,9 @@ from benchmarks.leads.measured import deepen
 from benchmarks.leads.own_loops import PerGroup, Remembering, UnderShift
 from benchmarks.leads.trained import arm_of
 from tests.support.oracles import TINY
-from trainables.build import build_model, build_task
+from trainables.build import build_model, build_task, weighting_of
 from trainables.config.arm import ArmConfig
 from trainables.models.dust import DUST
-from trainables.primal_dual.weighting import weighting_of
 from trainables.training import Training
 
 CPU, F64 = torch.device("cpu"), torch.float64

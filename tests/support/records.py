@@ -10,7 +10,8 @@ from trainables.config.arm import ArmConfig
 from trainables.config.test_conditions import FAMILIES, severity_key
 from trainables.primal_dual.constraints import Scales
 from trainables.records import arm_record as results
-from trainables.records.arm_record import ArmRecord, Evaluation, Report
+from trainables.records.arm_record import ArmRecord, Report
+from trainables.records.evaluation import Evaluation
 
 SCORES = {"0.00": 1.0, "0.20": 4.0, "0.40": 9.0}  # the metric by test gamma
 SCALES = Scales(constant_loss=1.0, identity_loss=0.5)

@@ -10,7 +10,8 @@ from tests.support.servers.mlflow_servers import content as content_of
 from trainables.config.arm import ArmConfig, ConstraintConfig
 from trainables.primal_dual.constraints import Scales
 from trainables.records import arm_record as results
-from trainables.records.arm_record import ArmRecord, Evaluation, Report
+from trainables.records.arm_record import ArmRecord, Report
+from trainables.records.evaluation import Evaluation
 
 SWEEP = "lab-3"
 LAYERS = 3

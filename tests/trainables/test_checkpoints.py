@@ -15,8 +15,10 @@ from transformers import CLIPConfig
 
 from tests.support.data.text_checkpoints import tiny_encoder
 from trainables import checkpoints
-from trainables.checkpoints import Checkpoint, checkpoint_fingerprint, downloaded, files_of
+from trainables.checkpoints import Checkpoint
 from trainables.errors import BadData, InvalidValue, UnknownName
+from trainables.fetching import checkpoint_files
+from trainables.fetching.checkpoint_files import checkpoint_fingerprint, downloaded, files_of
 
 NEEDS = ("config.json", "model.safetensors")
 NAME = "someone/tiny-bert"
@@ -103,7 +105,7 @@ def cache(folder: Path, tmp_path: Path) -> Path:
 def test_downloads_are_listed_where_a_name_is_unknown(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoints, "HF_HUB_CACHE", str(cache))
+    monkeypatch.setattr(checkpoint_files, "HF_HUB_CACHE", str(cache))
     assert downloaded() == [NAME]
     with pytest.raises(UnknownName, match=rf"Downloaded: {NAME}\. Where there is a network"):
         Checkpoint("someone/else", NEEDS).config()
@@ -123,7 +125,7 @@ def test_a_download_is_read_by_its_name(cache: Path, folder: Path) -> None:
     code = f"""
 import torch
 from trainables.checkpoints import Checkpoint
-from trainables.checkpoints import checkpoint_fingerprint
+from trainables.fetching.checkpoint_files import checkpoint_fingerprint
 from trainables.models.encoder import encoder
 options = dict(layers=3, classes=2, pooling="cls", seed=0, max_length=8)
 by_name, by_folder = (encoder(n, **options).state_dict() for n in ({NAME!r}, {str(folder)!r}))

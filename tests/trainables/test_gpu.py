@@ -15,8 +15,7 @@ from tests.support.gpu.devices import GPUS, gpu_of
 from tests.support.oracles import TINY
 from tests.support.training.forms import EPOCH, FORMS, config_of
 from trainables.arm_run import ArmRun
-from trainables.build import build_model, build_task
-from trainables.primal_dual.weighting import weighting_of
+from trainables.build import build_model, build_task, weighting_of
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 from trainables.tasks.base import Tokens

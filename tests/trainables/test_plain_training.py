@@ -12,11 +12,12 @@ from torch import Tensor
 from tests.support.data.checkpoints import tiny_vit
 from tests.support.data.text_runs import tiny_text
 from tests.support.oracles import TINY
-from trainables.build import build_task, parameter_dtype
+from trainables.build import build_task, parameter_dtype, weighting_of
 from trainables.config.arm import ArmConfig, DataConfig, ModelConfig
 from trainables.evaluation.evaluate import evaluate
 from trainables.layer_losses import introduce
-from trainables.primal_dual.weighting import LastLayer, PrimalDual, Weighting, weighting_of
+from trainables.primal_dual.lagrangian import PrimalDual
+from trainables.primal_dual.weighting import LastLayer, Weighting
 from trainables.tasks.base import Task
 from trainables.training import Training
 from trainables_testing.tiny_runs import model_of, moved, task_of, tensors_in

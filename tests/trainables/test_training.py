@@ -15,7 +15,8 @@ from tests.support.training.trainings import CPU, Louder, task_of, training_of, 
 from trainables.config.arm import ArmConfig, ConstraintConfig
 from trainables.layer_losses import layer_losses
 from trainables.primal_dual.constraints import descent_constraints, violations
-from trainables.primal_dual.weighting import LastLayer, PrimalDual
+from trainables.primal_dual.lagrangian import PrimalDual
+from trainables.primal_dual.weighting import LastLayer
 from trainables.tasks.base import Batch
 from trainables.tasks.video_denoising import VideoDenoising
 from trainables.training import Training, from_bytes, to_bytes

@@ -20,6 +20,7 @@ from tests.support.drivers import ROOT, tiny
 from tests.support.training.trials import told, trial_of
 from trainables.code_version import code_version
 from trainables.config.arm import ArmConfig
+from trainables.config.trial import configs_of
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 from trainables.retries import ARM_STARTS
@@ -32,7 +33,6 @@ from trainables.trial import (
     STORE_PROBLEM,
     ArmTrial,
     arms_of,
-    configs_of,
     resources_of,
 )
 

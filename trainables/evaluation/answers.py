@@ -8,7 +8,7 @@ from torch import nn
 
 from trainables.config.arm import ArmConfig
 from trainables.models.base import Writer
-from trainables.records.arm_record import Answer
+from trainables.records.evaluation import Answer
 from trainables.tasks.base import Asks, Prompt, Task, autocasting
 
 PROMPTS = 3  # whose answers a record keeps

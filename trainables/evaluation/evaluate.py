@@ -22,7 +22,7 @@ from trainables.evaluation.answers import written_answers
 from trainables.evaluation.measuring import Floats, Measured, measure, measure_shifted, units_of
 from trainables.objective import objective_of
 from trainables.probes import Split, probe_layers
-from trainables.records.arm_record import RATIO_BINS, RATIO_BINS_TO_1, Evaluation
+from trainables.records.evaluation import RATIO_BINS, RATIO_BINS_TO_1, Evaluation
 from trainables.records.unit_scores import UnitScores, at_gamma, under_shift
 from trainables.registry.task_facts import shift_references
 from trainables.tasks.base import LabelTask, References, Task

@@ -7,7 +7,7 @@ seeds. Results stay on the device until the last batch.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
@@ -182,16 +182,6 @@ def measure_shifted(
     return _measured(model, task, split, shifted, score_draws, score_draws, with_input=True)
 
 
-@dataclass(frozen=True)
-class _Passed:
-    """Results of all batches of a split, on the host."""
-
-    table: Floats  # [rows, samples]: of every batch its losses, norms and scores, side by side
-    seen: list[_Seen]
-    features: Split | None
-    unchanged: bool  # whether losses have one row more: those of the input itself
-
-
 def _measured(
     model: nn.Module,
     task: Task,
@@ -204,12 +194,12 @@ def _measured(
     with_input: bool = False,
 ) -> Measured:
     names = units_of(task, split)
-    passed = _passed(
+    parts, features, has_input = _passed(
         model, task, batches_of, max(draws, score_draws), feature_draws, with_input=with_input
     )
     gathered, sizes = _Gathered(len(names)), np.zeros(len(names))
     by_unit, scored = np.zeros(()), np.zeros(())
-    for draw, of_draw in itertools.groupby(_cut(passed), key=lambda part: part[0].draw):
+    for draw, of_draw in itertools.groupby(parts, key=lambda part: part[0].draw):
         for batch, (losses, norms, *other) in of_draw:
             gathered.add(batch, losses, norms, *other, is_scored=draw < score_draws)
         if draw == 0:
@@ -218,7 +208,7 @@ def _measured(
             by_unit = gathered.by_unit
         if draw == score_draws - 1:
             scored = gathered.by_unit
-    layers = slice(-1) if passed.unchanged else slice(None)
+    layers = slice(-1) if has_input else slice(None)
     mean_F, scores = scored.mean(axis=0), gathered.scores
     return Measured(
         units=by_unit[:, layers],
@@ -227,8 +217,8 @@ def _measured(
         scores=mean_F[layers] if scores is None else scores.mean(axis=1),
         sample_scores=None if scores is None else scores[-1],
         sizes=sizes.astype(int).tolist(),
-        unchanged=task.metric(float(mean_F[-1])) if passed.unchanged else None,
-        features=passed.features,
+        unchanged=task.metric(float(mean_F[-1])) if has_input else None,
+        features=features,
         norms=gathered.norms,
     )
 
@@ -242,8 +232,12 @@ def _passed(
     feature_draws: int,
     *,
     with_input: bool,
-) -> _Passed:
-    """Pass all draws through the network; the results stay on its device until the last batch."""
+) -> tuple[Iterable[tuple[_Seen, list[Floats]]], Split | None, bool]:
+    """Pass all draws through the network; the results stay on its device until the last batch.
+
+    Every batch with its losses, norms and, where they are something else, scores; features;
+    whether losses have one row more, those of the input itself.
+    """
     model.eval()
     kept: list[tuple[Tensor, Tensor]] = []
     enough, unchanged = feature_draws, None
@@ -264,16 +258,13 @@ def _passed(
         if sum(len(labels) for _, labels in kept) >= MOST_FEATURES:
             enough = min(enough, draw + 1)
     table: Floats = torch.cat(tables, dim=1).cpu().double().numpy()
-    return _Passed(table, seen, _joined(kept), unchanged is not None)
-
-
-def _cut(passed: _Passed) -> Iterator[tuple[_Seen, list[Floats]]]:
-    """The losses, norms and, where they are something else, scores of every batch."""
-    first = 0
-    for batch in passed.seen:
-        of_batch = passed.table[:, first : first + len(batch.units)]
-        yield batch, np.split(of_batch, np.cumsum(batch.rows)[:-1])
-        first += len(batch.units)
+    ends = np.cumsum([len(batch.units) for batch in seen])
+    columns = np.split(table, ends[:-1], axis=1)
+    cut = [
+        (batch, np.split(of_batch, np.cumsum(batch.rows)[:-1]))
+        for batch, of_batch in zip(seen, columns, strict=True)
+    ]
+    return cut, _joined(kept), unchanged is not None
 
 
 def _joined(kept: list[tuple[Tensor, Tensor]]) -> Split | None:

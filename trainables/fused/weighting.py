@@ -18,7 +18,8 @@ from torch import Tensor
 
 from trainables.primal_dual.constraints import DescentConstraints
 from trainables.primal_dual.dual_variables import Multipliers
-from trainables.primal_dual.weighting import LastLayer, PrimalDual, Watched, Weighting
+from trainables.primal_dual.lagrangian import PrimalDual
+from trainables.primal_dual.weighting import LastLayer, Watched, Weighting
 
 _PARTS = (DescentConstraints, LastLayer, Multipliers)  # of a weighting, with tensors of their own
 TRIED = 6  # steps in which arms together are compared with each alone

@@ -12,7 +12,7 @@ from trainables.errors import InvalidValue, Misuse
 from trainables.evaluation.answers import LONGEST_ANSWER, answered
 from trainables.layer_losses import introduce
 from trainables.models.base import Writer
-from trainables.records.arm_record import Answer
+from trainables.records.evaluation import Answer
 from trainables.tasks.base import Asks, Prompt
 from trainables.training import from_bytes
 

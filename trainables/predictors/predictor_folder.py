@@ -16,10 +16,10 @@ from pathlib import Path
 import torch
 
 from trainables.build import require_same_checkpoint
-from trainables.checkpoints import files_of
 from trainables.config.arm import TRAINING_VERSION, ArmConfig
 from trainables.datasets.text.tokenizer_files import tokenizer_files, tokenizer_folder
 from trainables.errors import SweepError
+from trainables.fetching.checkpoint_files import files_of
 from trainables.records.arm_record import ArmRecord
 from trainables.training import from_bytes
 

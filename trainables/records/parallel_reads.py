@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from trainables.records.objects import CONNECTIONS
+from trainables.records.stored_files import CONNECTIONS
 
 A = TypeVar("A")
 B = TypeVar("B")

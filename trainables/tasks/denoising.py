@@ -78,6 +78,7 @@ class Denoising(TaskOfUnits):
         self.patch_size = config.data.patch_size
         self.patch_pixels = self.patch_size**2  # D
         self.std = self.video.std  # of the clean training pixels, in [0, 1]
+        self.identity_gamma = config.train_gamma or IDENTITY_GAMMA  # the identity's loss is there
         self._patches: dict[str, Patches] = {}
         self.train_sequences = self._count_training_samples()
         also = " or data.stride" * self.shows_time
@@ -200,16 +201,13 @@ class Denoising(TaskOfUnits):
         units = self._unit_names(split)
         at_once = UNITS_PER_CUDA_BATCH if self.device.type == "cuda" else 1
         for first in range(0, len(units), at_once):
-            chosen = range(first, min(first + at_once, len(units)))
-            windows = [self.window(split, units[i]) for i in chosen]
-            inputs = [
-                disturbance(units[i], window) for i, window in zip(chosen, windows, strict=True)
-            ]
-            owners = zip(chosen, inputs, strict=True)
+            chosen = units[first : first + at_once]
+            windows = [self.window(split, unit) for unit in chosen]
+            inputs = [disturbance(*both) for both in zip(chosen, windows, strict=True)]
             yield Batch(
                 self._joined(inputs),
                 self._joined([self.samples_of(window) for window in windows]),
-                tuple(i for i, samples in owners for _ in range(len(samples))),
+                tuple(i for i, samples in enumerate(inputs, first) for _ in range(len(samples))),
             )
 
     def window(self, split: str, unit: str) -> Tensor:
@@ -225,20 +223,15 @@ class Denoising(TaskOfUnits):
     def units(self, split: str, at_most: int) -> tuple[str, ...]:
         """Names ("clip08:0010": clip, first frame) of at most ``at_most`` evenly chosen windows."""
         clips = self.video.stored(split_named(split))
-        names = [
-            f"{c.name}:{t:04d}"
-            for c in clips
-            for t in range(0, c.length - self.frames + 1, self.frames)
-        ]
+        names = [f"{c.name}:{t:04d}" for c in clips for t in c.starts(self.frames, self.frames)]
         return evenly(names, at_most)  # of all clips, the same for every seed
 
     def _split(self, split: str) -> Patches:
         if split not in self._patches:
             frames, patch = self.video.stacked(split), self.patch_size
             side = frames.shape[1] // patch
-            self._patches[split] = Patches(
-                frames.reshape(-1, side, patch, side, patch), self.frames
-            )
+            grid = frames.reshape(-1, side, patch, side, patch)
+            self._patches[split] = Patches(grid, self.frames)
         return self._patches[split]
 
     def _epoch_order(self, epoch: int) -> Tensor:
@@ -271,16 +264,3 @@ def joined_patches(patches_NPD: Tensor, height: int, width: int) -> Tensor:
     count, patch = len(patches_NPD), math.isqrt(patches_NPD.shape[-1])
     grid = patches_NPD.reshape(count, height // patch, width // patch, patch, patch)
     return grid.transpose(2, 3).reshape(count, height, width)
-
-
-def noise_gamma(config: ArmConfig) -> float:
-    """The gamma that the identity's loss is stated at: train_gamma, or what stands for 0."""
-    return config.train_gamma or IDENTITY_GAMMA
-
-
-def window_starts(video: VideoClips, split: str, frames: int, stride: int) -> Indices:
-    """Starts of windows in the stacked split: every ``stride`` frames of a clip."""
-    first = video.first_frames(split)
-    clips = video.stored(split)
-    starts = [np.arange(0, c.length - frames + 1, stride) + first[c.name] for c in clips]
-    return np.concatenate(starts)

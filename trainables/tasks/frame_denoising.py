@@ -20,14 +20,7 @@ from trainables.config.arm import ArmConfig
 from trainables.datasets.video.clips import Pixels
 from trainables.primal_dual.constraints import Scales
 from trainables.tasks.base import References
-from trainables.tasks.denoising import (
-    Denoising,
-    Indices,
-    Patches,
-    cut_into_patches,
-    noise_gamma,
-    window_starts,
-)
+from trainables.tasks.denoising import Denoising, Indices, Patches, cut_into_patches
 from trainables.tasks.linear_references import linear_references
 
 CHANNELS = 3
@@ -43,7 +36,7 @@ class FrameDenoising(Denoising):
         """Open a run as ``Denoising`` does; scales are those of one pixel, in [0, 1] squared."""
         super().__init__(config, device, dtype)
         self.scales = Scales(
-            constant_loss=self.std**2, identity_loss=(self.std * noise_gamma(config)) ** 2
+            constant_loss=self.std**2, identity_loss=(self.std * self.identity_gamma) ** 2
         )
 
     def _count_training_samples(self) -> int:
@@ -51,7 +44,7 @@ class FrameDenoising(Denoising):
         if data.stride != type(data).__dataclass_fields__["stride"].default:
             every = f"data.stride {data.stride} does nothing: every training frame is a sample."
             self.notes = (*self.notes, every)
-        self._train_frames = window_starts(self.video, "train", 1, 1)
+        self._train_frames = self.video.window_starts("train", 1, 1)
         return len(self._train_frames)
 
     def clean_train_samples(self, indices_B: Indices) -> Pixels:

@@ -18,13 +18,7 @@ from trainables.config.arm import ArmConfig
 from trainables.datasets.video.clips import Pixels
 from trainables.primal_dual.constraints import Scales
 from trainables.tasks.base import References
-from trainables.tasks.denoising import (
-    Denoising,
-    Indices,
-    cut_into_patches,
-    noise_gamma,
-    window_starts,
-)
+from trainables.tasks.denoising import Denoising, Indices, cut_into_patches
 from trainables.tasks.linear_references import linear_references
 
 
@@ -38,11 +32,11 @@ class VideoDenoising(Denoising):
         """Open a run as ``Denoising`` does; scales are those of a whole patch."""
         super().__init__(config, device, dtype)
         energy = self.patch_pixels * self.std**2
-        self.scales = Scales(constant_loss=energy, identity_loss=energy * noise_gamma(config) ** 2)
+        self.scales = Scales(constant_loss=energy, identity_loss=energy * self.identity_gamma**2)
 
     def _count_training_samples(self) -> int:
         data = self._config.data
-        self._train_starts = window_starts(self.video, "train", self.frames, data.stride)
+        self._train_starts = self.video.window_starts("train", self.frames, data.stride)
         return len(self._train_starts) * self._split("train").positions
 
     def clean_train_samples(self, indices_B: Indices) -> Pixels:

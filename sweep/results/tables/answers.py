@@ -13,7 +13,8 @@ from collections.abc import Iterator
 
 from sweep.results.sweep_view import SettingView, SweepView
 from trainables.plain import Json
-from trainables.records.arm_record import Answer, ArmRecord
+from trainables.records.arm_record import ArmRecord
+from trainables.records.evaluation import Answer
 
 
 def answer_files(view: SweepView) -> dict[str, str]:

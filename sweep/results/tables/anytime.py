@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 from sweep.render.table import Column, Table, table_of
 from sweep.results.sweep_view import SettingView, SweepView
-from trainables.records.arm_record import ArmRecord, Evaluation
+from trainables.records.arm_record import ArmRecord
+from trainables.records.evaluation import Evaluation
 from trainables.registry.task_facts import RMSE, Metric
 
 AREA = "area"  # in the place of a layer

@@ -8,9 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trainables.build import weighting_of
 from trainables.config.arm import ArmConfig
 from trainables.models.ut import UT
-from trainables.primal_dual.weighting import Weighting, weighting_of
+from trainables.primal_dual.weighting import Weighting
 from trainables.tasks.base import Batch
 from trainables.tasks.video_denoising import VideoDenoising
 from trainables.training import Training

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from trainables.config.arm import ArmConfig
+from trainables.config.trial import trial_config
 from trainables.records.objects import ObjectStore
-from trainables.trial import ArmTrial, trial_config
+from trainables.trial import ArmTrial
 
 
 def trial_of(objects: ObjectStore, config: ArmConfig) -> ArmTrial:

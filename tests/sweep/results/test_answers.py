@@ -8,7 +8,8 @@ from dataclasses import replace
 from sweep.results.sweep_view import SweepView, load_sweep
 from sweep.results.tables.answers import answer_files
 from tests.support.sweeps import FEASIBLE, FIRST, SECOND, store_sweep
-from trainables.records.arm_record import Answer, ArmRecord
+from trainables.records.arm_record import ArmRecord
+from trainables.records.evaluation import Answer
 from trainables.records.objects import ObjectStore
 
 

@@ -26,9 +26,9 @@ from tests.support.data.checkpoints import tiny_vit
 from tests.support.oracles import TINY
 from tests.support.sweeps import SPACE
 from trainables.build import build_model, build_task
-from trainables.checkpoints import checkpoint_fingerprint
 from trainables.datasets.video import photographs
 from trainables.errors import BadData, InvalidValue, UnknownName
+from trainables.fetching.checkpoint_files import checkpoint_fingerprint
 from trainables.records.objects import ObjectStore
 
 # --- data -----------------------------------------------------------------------------------------

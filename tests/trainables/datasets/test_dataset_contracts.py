@@ -28,8 +28,8 @@ from trainables.datasets.video.load import load_video, resolve
 from trainables.errors import BadData
 from trainables.evaluation.measuring import measure
 from trainables.layer_losses import layer_losses
-from trainables.records.arm_record import Evaluation
 from trainables.records.arms import ArmStore
+from trainables.records.evaluation import Evaluation
 from trainables.records.objects import ObjectStore
 from trainables.registry import built_in
 from trainables.registry.lookup import data_set_spec

@@ -12,10 +12,9 @@ import torch
 from tests.support.data.text_runs import tiny_text
 from tests.support.oracles import TINY
 from tests.support.training.forms import EPOCH, FORMS, config_of
-from trainables.build import parameter_dtype
+from trainables.build import parameter_dtype, weighting_of
 from trainables.config.arm import ArmConfig
 from trainables.fused.training import FusedTraining
-from trainables.primal_dual.weighting import weighting_of
 from trainables.tasks.base import Task
 from trainables.training import Training
 from trainables_testing.tiny_runs import CPU, model_of, task_of

@@ -11,13 +11,15 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.support.training.forms import EPOCH, FORMS, config_of
+from trainables.build import weighting_of
 from trainables.config.arm import ArmConfig
 from trainables.errors import InvalidValue
 from trainables.fused.weighting import JointWeighting, has_same_bits
 from trainables.primal_dual import constraints
 from trainables.primal_dual import dual_variables as duals
 from trainables.primal_dual.constraints import Scales
-from trainables.primal_dual.weighting import LastLayer, PrimalDual, Weighting, weighting_of
+from trainables.primal_dual.lagrangian import PrimalDual
+from trainables.primal_dual.weighting import LastLayer, Weighting
 from trainables_testing.tiny_runs import CPU
 
 STEPS = 3 * EPOCH + 2

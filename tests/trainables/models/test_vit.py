@@ -18,8 +18,8 @@ from transformers import AutoModel, BertConfig
 from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
 
 from tests.support.data.checkpoints import KINDS, tiny_vit
-from trainables.checkpoints import checkpoint_fingerprint
 from trainables.errors import BadData, InvalidValue, UnknownName
+from trainables.fetching.checkpoint_files import checkpoint_fingerprint
 from trainables.models.vit import ViT
 
 IMAGENET = {"image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}

@@ -22,7 +22,7 @@ from trainables.primal_dual.dual_steps import (
     nupi_step,
 )
 from trainables.primal_dual.dual_variables import Multipliers
-from trainables.primal_dual.weighting import PrimalDual
+from trainables.primal_dual.lagrangian import PrimalDual
 
 CPU = torch.device("cpu")
 UNIT = Scales(constant_loss=1.0, identity_loss=1.0)

@@ -15,11 +15,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tests.support.oracles import NaiveAdam
 from tests.support.training.forms import EPOCH, FORMS, STEPS, config_of
 from tests.support.training.trainings import CPU, Louder, task_of, training_of
+from trainables.build import weighting_of
 from trainables.config.arm import ArmConfig, ConstraintConfig
 from trainables.errors import InvalidValue
 from trainables.models.ut import UT
 from trainables.primal_dual.idle_options import require_effect
-from trainables.primal_dual.weighting import PrimalDual, weighting_of
+from trainables.primal_dual.lagrangian import PrimalDual
 from trainables.tasks.base import Batch
 from trainables.tasks.video_denoising import VideoDenoising
 from trainables.training import Training, from_bytes, to_bytes

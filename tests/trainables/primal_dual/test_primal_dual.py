@@ -29,8 +29,9 @@ from trainables.primal_dual.constraints import (
 )
 from trainables.primal_dual.dual_steps import dual_step
 from trainables.primal_dual.dual_variables import Multipliers, Slacks
+from trainables.primal_dual.lagrangian import PrimalDual
 from trainables.primal_dual.resilience import slack
-from trainables.primal_dual.weighting import PrimalDual, on_device
+from trainables.primal_dual.weighting import on_device
 
 UNIT = Scales(constant_loss=1.0, identity_loss=0.5)
 REFERENCES = ("bound_first", "virtual_layer0", "bound_zero")

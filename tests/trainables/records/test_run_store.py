@@ -21,8 +21,9 @@ from tests.support.oracles import TINY
 from tests.support.records import finished
 from tests.support.sweeps import FEASIBLE
 from trainables.errors import Misuse, StoreError
-from trainables.records.arm_record import Answer, ArmRecord, Report
+from trainables.records.arm_record import ArmRecord, Report
 from trainables.records.arms import ArmStore
+from trainables.records.evaluation import Answer
 from trainables.records.objects import ObjectStore
 
 

@@ -17,8 +17,8 @@ from trainables.config.arm import ArmConfig
 from trainables.config.constraint import TOLERANCE
 from trainables.primal_dual.constraints import Scales, descent_constraints, missing_shares
 from trainables.primal_dual.dual_variables import Multipliers
+from trainables.primal_dual.lagrangian import PrimalDual
 from trainables.primal_dual.schedule import lr_factor
-from trainables.primal_dual.weighting import PrimalDual
 from trainables.records.arm_record import TRAIN_LOSS, TRAIN_SECONDS, Report
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore

@@ -61,6 +61,10 @@ class StoredClip:
     pixel_sum: int  # over all pixels, 0..255
     square_sum: int
 
+    def starts(self, frames: int, stride: int) -> range:
+        """First frames of the windows of ``frames`` frames, every ``stride`` frames."""
+        return range(0, self.length - frames + 1, stride)
+
 
 @dataclass(frozen=True)
 class VideoClips(BySplit[tuple[Clip, ...]]):
@@ -104,6 +108,12 @@ class VideoClips(BySplit[tuple[Clip, ...]]):
         clips = self.mixed_clips if is_mixed else self.stored(split)
         first = np.cumsum([0] + [c.length for c in clips])
         return {c.name: int(f) for c, f in zip(clips, first, strict=False)}
+
+    def window_starts(self, split: str, frames: int, stride: int) -> NDArray[np.int64]:
+        """Indices in ``stacked`` of the first frames of all clips' windows."""
+        first = self.first_frames(split)
+        starts = [np.array(c.starts(frames, stride)) + first[c.name] for c in self.stored(split)]
+        return np.concatenate(starts)
 
     def stacked(self, split: str) -> Pixels:
         """All frames of a split, clip after clip: [N, S, S], read-only, memory-mapped.
