@@ -27,10 +27,10 @@ TRAINING = (f"{OURS}.arm_run", f"{OURS}.fused.group")  # what every arm is train
 DECIDES_NOTHING = tuple(
     f"{OURS}.{name}"
     for name in (
-        "fetching", "trial", "predictor", "environment", "code_version", "errors",
-        "retries", "records.arms", "records.objects", "records.parallel_reads", "records.retrying",
-        "registry.built_in", "registry.lookup", "registry.plugin_code", "registry.source_digest",
-        "registry.training_code", "datasets.places", "machine",
+        "fetching", "trial", "predictors", "environment", "code_version", "errors", "retries",
+        "records.arms", "records.objects", "records.stored_files", "records.parallel_reads",
+        "records.retrying", "registry.built_in", "registry.lookup", "registry.plugin_code",
+        "registry.source_digest", "registry.training_code", "datasets.places", "machine",
     )
 )  # fmt: skip
 _ROOT = Path(__file__).parents[2]
