@@ -42,13 +42,8 @@ _OF_AN_ARM = {"signature": str, "status": str, "evaluation": dict | None, "envir
 _GONE = object()
 # Fields of a space itself that `--set` may name, beside every field of ArmConfig.
 SPACE_FIELDS = (
-    "n_proposals",
-    "sampler",
-    "sampler_seed",
-    "search_seeds",
-    "tolerance",
-    *HOW_IT_RUNS,
-)
+    "n_proposals", "sampler", "sampler_seed", "search_seeds", "tolerance", *HOW_IT_RUNS,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

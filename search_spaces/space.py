@@ -57,16 +57,10 @@ HOW_IT_RUNS = ("gpus_per_arm", "stall_after_s")  # fields of a space that no num
 _JOINT = tuple(
     f"constraint.{name}"
     for name in (
-        "alpha",
-        "dual_kp",
-        "dual_lr",
-        "dual_optimizer",
-        "dual_penalty",
-        "resilience",
-        "resilience_form",
-        "warmup_steps",
+        "alpha", "dual_kp", "dual_lr", "dual_optimizer", "dual_penalty", "resilience",
+        "resilience_form", "warmup_steps",
     )
-)
+)  # fmt: skip
 
 
 _IS_TEXT = Untyped(lambda text: isinstance(text, str), "text")
@@ -227,12 +221,9 @@ class SearchSpace(NamedFields):
         coordinates: Mapping[str, Json],
         given: Mapping[str, Json] | None = None,
     ) -> dict[str, Json]:
-        """The point at these coordinates of the ranges, but for given values: plain ones of fields.
+        """The point at these coordinates of a setting's ranges, as plain values of fields.
 
-        Args:
-            setting: whose ranges.
-            coordinates: of every searched field.
-            given: values of fields, searched or not, that stand, and that the others follow from.
+        Values of fields in ``given``, searched or not, stand, and others follow from them.
         """
         point = {**coordinates, **(given or {})}
         by_effect = [n for n in stated(self.ranges_of(setting)) if n not in (given or {})]

@@ -137,12 +137,8 @@ class ArmRun:
     def begin(self, like: ArmRun | None = None) -> bool:
         """Build the arm, where it is not yet; whether it is there to be trained.
 
-        Args:
-            like: a run that has begun, of the same configuration but for the constraint: its task
-                and references are taken, whose batches and draws are the same.
-
-        Raises:
-            StoreError, BadData, GpuShareTooSmall, GpuLost: as ``advance``.
+        Task and references of ``like``, a run that has begun and differs in its constraint alone,
+        are shared. Raises StoreError, BadData, GpuShareTooSmall and GpuLost as ``advance``.
         """
         if self._arm is None and not self.record.is_final:
             with self._failures_are_outcomes():

@@ -37,14 +37,9 @@ def placed(
 ) -> nn.Module:
     """A run's network on its device, in ``parameter_dtype``.
 
-    Under autocast the frozen weights of layers that LoRA adapts are kept in bfloat16, to which
-    each use would cast them: the numbers are the same to the bit.
-
-    Args:
-        config: the run.
-        network: as ``build_model`` made it.
-        device: where it goes.
-        complete: this process has all of it; parts of a network that is shared out have one type.
+    Under autocast the frozen weights of layers that LoRA adapts are kept in bfloat16, to which each
+    use would cast them: the numbers are the same to the bit. Not where the network is shared out
+    (``complete`` is False), since parts of it must have one type.
     """
     network = network.to(parameter_dtype(config))
     if complete and config.dtype == "bfloat16" and config.model.lora_rank:

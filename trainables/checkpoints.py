@@ -54,21 +54,13 @@ class Checkpoint:
             )
 
     def config(self) -> Any:
-        """The checkpoint's configuration.
-
-        Raises:
-            UnknownName: it is neither a folder nor among the downloads.
-            BadData: the file is missing or damaged.
-        """
+        """The checkpoint's configuration; raises as ``read``."""
         return self.read("configuration", AutoConfig)
 
     def read(self, what: str, reader: Any, **options: Any) -> Any:
         """``reader.from_pretrained`` on files of this machine, its many errors as two of ours.
 
-        Args:
-            what: the part that is read, for messages.
-            reader: a class of transformers: AutoConfig, AutoTokenizer, ...
-            options: further arguments of its ``from_pretrained``.
+        ``what`` is read, for messages, by ``reader``, a class of transformers.
 
         Raises:
             UnknownName: it is neither a folder nor among the downloads.

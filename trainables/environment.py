@@ -14,17 +14,9 @@ from trainables.plain import Json
 from trainables.registry.lookup import installed
 
 PACKAGES = (
-    "descent-sweep",
-    "torch",
-    "numpy",
-    "transformers",
-    "peft",
-    "av",
-    "pillow",
-    "ray",
-    "optuna",
+    "descent-sweep", "torch", "numpy", "transformers", "peft", "av", "pillow", "ray", "optuna",
     "mlflow",
-)
+)  # fmt: skip
 
 _HERE = Path(__file__).resolve().parent
 

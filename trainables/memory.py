@@ -52,9 +52,7 @@ def peak_memory_mb(device: torch.device) -> float:
 def hold_to_share(device: torch.device, share: float) -> None:
     """Let this process take no more of its GPU than its share, so that it can only hurt itself.
 
-    Args:
-        device: where the arm trains; nothing is done on the CPU.
-        share: of the GPU's memory, in (0, 1]; the context comes out of it.
+    The share is in (0, 1]; CUDA's context comes out of it. Nothing is done on the CPU.
     """
     if device.type == "cuda":
         import torch

@@ -70,13 +70,7 @@ class Fit:
 
 
 def probe_layers(train: Split, dev: Split, classes: int) -> list[Probe]:
-    """A probe per layer, in reading order.
-
-    Args:
-        train: what probes are fitted on; some thousand texts are enough, hundreds of thousands
-            take hours.
-        dev: what C is chosen on, by cross entropy, and what is reported.
-        classes: C, how many labels there are.
+    """A probe per layer, in reading order; some thousand training texts are enough.
 
     Raises:
         InvalidValue: the splits do not fit each other, hold what is not finite, or the training

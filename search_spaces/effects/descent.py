@@ -1,4 +1,8 @@
-"""Descent that values of alpha ask for, beside the least one that may win."""
+"""Descent that values of alpha ask for, beside the least one that may win.
+
+``factors`` of 1 - alpha lie between f0 and the last layer's bound: L - 1 with ``bound_first``, else
+L.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +22,7 @@ GRID = 100  # values of a range that are looked at
 def highest_alpha(reached: float, factors: int) -> float:
     """The largest alpha that can be met, to two decimals: what lies above it is not searched.
 
-    Args:
-        reached: the lowest loss that the network attains, as a fraction of f0.
-        factors: factors of 1 - alpha between f0 and the last layer's bound: L - 1 with
-            ``bound_first``, else L.
+    ``reached`` is the lowest loss that the network attains, as a fraction of f0.
 
     >>> highest_alpha(0.134, 4)
     0.39
@@ -30,11 +31,7 @@ def highest_alpha(reached: float, factors: int) -> float:
 
 
 def half_of(alpha: float, factors: int) -> float:
-    """The least descent that asks for half of what an alpha does, in logarithms; to two decimals.
-
-    Args:
-        alpha: the first proposal's, which is so allowed to win.
-        factors: factors of 1 - alpha between f0 and the last layer's bound.
+    """The least descent that asks for half of what a first alpha does, in logarithms; two decimals.
 
     >>> half_of(0.2, 4)
     0.36
@@ -53,11 +50,6 @@ def twice(alpha: float) -> float:
 
 def least_alpha(least_descent: float, factors: int) -> float:
     """The smallest alpha that may win, to three decimals: what lies below it is not searched.
-
-    Args:
-        least_descent: of the setting.
-        factors: factors of 1 - alpha between f0 and the last layer's bound: L - 1 with
-            ``bound_first``, else L.
 
     >>> least_alpha(0.36, 4)
     0.106

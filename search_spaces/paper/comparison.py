@@ -50,12 +50,9 @@ C = TypeVar("C", bound=Comparison)
 def comparisons(
     kind: type[C], data_sets: Sequence[str], table: Iterable[tuple[str | float, ...]]
 ) -> tuple[C, ...]:
-    """The comparisons of a printed table.
+    """The comparisons of a printed table, whose rows begin with model, layers and train gamma.
 
-    Args:
-        kind: of them.
-        data_sets: its columns, each with a constrained and an unconstrained number.
-        table: rows of model, layers, train gamma and these numbers.
+    Behind them stand a constrained and an unconstrained number for each of ``data_sets``.
     """
     return tuple(
         kind(data, str(model), int(layers), float(gamma), float(constrained), float(plain))

@@ -40,16 +40,7 @@ def with_default_folder(group: DataGroup, data: DataConfig) -> DataConfig:
 
 
 def on_this_machine(group: DataGroup, data: DataConfig, *, tell: Tell | None = None) -> DataConfig:
-    """``data`` with a folder of this machine: what lies at an address is fetched first.
-
-    Args:
-        group: what kind of data it names.
-        data: as it was given.
-        tell: told how far a fetch is.
-
-    Raises:
-        BadData, StoreError, Misuse: as ``fetched``.
-    """
+    """``data`` with a folder of this machine: an address is fetched first, as by ``fetched``."""
     if data.folder is None:
         return data
     folder = fetched_folders.on_this_machine(data.folder, folders_of(group, data), tell=tell)

@@ -38,11 +38,7 @@ def files_of(name: str) -> list[Path]:
 def checkpoint_fingerprint(checkpoint: str) -> str:
     """16 hex digits: the hash of the files that are loaded, by name; not of where they lie.
 
-    Args:
-        checkpoint: a folder, or the name of a downloaded Hugging Face model.
-
-    Raises:
-        BadData: there are no such files, or one cannot be read.
+    Raises BadData where there are no such files, or one cannot be read.
     """
     try:
         digest = hashlib.sha256()

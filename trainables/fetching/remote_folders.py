@@ -61,11 +61,9 @@ class RemoteFolder:
     """The files below one address."""
 
     def __init__(self, address: str) -> None:
-        """Resolve an address; BadData where there can be none like it.
+        """Resolve an address in object storage; BadData where there can be none like it.
 
-        Args:
-            address: in object storage, with options of pyarrow's after a "?" that say how its store
-                is reached; they are no part of what it is called.
+        Options of pyarrow's after a "?" say how its store is reached, and are no part of its name.
         """
         called, _, self.options = address.partition("?")
         self.address = called.rstrip("/")

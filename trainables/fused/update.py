@@ -27,14 +27,9 @@ class JointUpdate:
     """K arms' parameters and moments as rows of one tensor each, until they are given back."""
 
     def __init__(self, arms: Sequence[Parameters], optimizers: Sequence[Optimizer]) -> None:
-        """Take copies of what arms of one shape have come to.
+        """Take copies of the parameters of arms of one shape, and of their optimisers' state.
 
-        Args:
-            arms: each arm's trained parameters, by the same names.
-            optimizers: theirs, of the same settings and after as many steps.
-
-        Raises:
-            RuntimeError: they have not taken as many steps.
+        Raises RuntimeError where the optimisers have not taken as many steps.
         """
         self._arms, self._optimizers = arms, optimizers
         self.stack = stacked(arms)

@@ -34,9 +34,7 @@ def usable_cores() -> int:
 def counted(environment: Mapping[str, str] | None = None, proc: Path = Path("/proc/self")) -> Cores:
     """The lowest limit on this process's cores, and its name.
 
-    Args:
-        environment: the batch system's variables; default: this process's.
-        proc: of the process, with its control groups and what is mounted.
+    ``environment`` are the batch system's variables, this process's unless given.
     """
     limits = [Cores(_by_affinity(), "")]
     if (quota := _quota(proc)) is not None:

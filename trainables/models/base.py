@@ -21,7 +21,6 @@ class LayerwiseModel(Protocol):
 
     def __call__(self, inputs: Tensor) -> list[Tensor]:
         """L + 1 predictions, in reading order, each of the targets' shape."""
-        ...
 
 
 class Measured(Protocol):
@@ -30,7 +29,6 @@ class Measured(Protocol):
     @property
     def scales(self) -> Scales:
         """Losses of the constant prediction and of the unchanged input."""
-        ...
 
 
 class WithVocabulary(Protocol):
@@ -39,7 +37,6 @@ class WithVocabulary(Protocol):
     @property
     def vocabulary(self) -> int:
         """Token ids are below it."""
-        ...
 
 
 class Labelled(WithVocabulary, Protocol):
@@ -54,7 +51,6 @@ class LastPrediction(Protocol):
 
     def last(self, inputs: Tensor) -> Tensor:
         """The last of its predictions bit for bit: all that plain training asks for."""
-        ...
 
 
 @runtime_checkable
@@ -63,7 +59,6 @@ class WithBlocks(Protocol):
 
     def blocks(self) -> Sequence[nn.Module]:
         """Modules that are called in turn, and whose parameters nothing else reads."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -91,7 +86,6 @@ class Writer(Protocol):
             most: so many tokens at most.
             noise: of the token at a place, [H], added to its embedding; None: clean.
         """
-        ...
 
 
 class TextModel(Protocol):
@@ -104,16 +98,12 @@ class TextModel(Protocol):
 
     def embed(self, ids: Tensor) -> Tensor:
         """Word embeddings [B, T, H] of token ids [B, T]: clean, before positions and LayerNorm."""
-        ...
 
     def features(self, inputs: TextInputs) -> list[Tensor]:
         """Inputs of the readout at layers 0..L, in reading order: [B, H] each."""
-        ...
 
     def readout(self, features: Tensor) -> Tensor | Logits:
         """Logits [B, classes] from features [B, H]: a layer's prediction."""
-        ...
 
     def __call__(self, inputs: TextInputs) -> list[Tensor] | list[Logits]:
         """L + 1 predictions: the readout of each layer's features."""
-        ...

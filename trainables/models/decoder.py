@@ -142,8 +142,7 @@ def build(config: ArmConfig, task: WithVocabulary) -> Decoder:
     """The run's network at its start.
 
     Raises:
-        UnknownName: the checkpoint is neither a folder nor among the downloads.
-        BadData: files are missing or damaged.
+        UnknownName, BadData: as ``Checkpoint``.
         InvalidValue: it is no decoder, ``model.layers`` or ``data.max_length`` is not for it, or
             its tokenizer has tokens that it has no word for.
     """

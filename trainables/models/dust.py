@@ -39,12 +39,8 @@ class DUST(nn.Module):
     ) -> None:
         """Build from shapes alone: the start is deterministic (DCT), no seed enters.
 
-        Args:
-            layers: L.
-            patch_size: side of a patch, at least 2; tokens have patch_size squared pixels.
-            atoms_per_side: m; a dictionary has m squared atoms.
-            threshold: lambda_1 / c, fixed.
-            shared: one dictionary for all layers, instead of one each.
+        A dictionary has ``atoms_per_side`` squared atoms of ``patch_size`` squared pixels; layers
+        have one each unless it is ``shared``. The fixed ``threshold`` is lambda_1 / c.
         """
         super().__init__()
         start_PK = overcomplete_dct(patch_size, atoms_per_side)

@@ -70,20 +70,12 @@ def build(config: ArmConfig, task: Labelled) -> TextClassifier:
 def encoder(
     checkpoint: str, *, layers: int, classes: int, pooling: Pooling, seed: int, max_length: int
 ) -> TextClassifier:
-    """A pretrained encoder with a readout, on the CPU in float32.
-
-    Args:
-        checkpoint: the name of a downloaded Hugging Face encoder, or a folder.
-        layers: L; must be the checkpoint's depth.
-        classes: how many labels there are.
-        pooling: what the readout sees; the paper takes [CLS].
-        seed: keys the readout's start.
-        max_length: of a text, in tokens; the checkpoint must have as many positions.
+    """A pretrained encoder with a readout that ``seed`` keys, on the CPU in float32.
 
     Raises:
-        UnknownName: it is neither a folder nor among the downloads.
-        BadData: files are missing or damaged.
-        InvalidValue: it is no encoder of texts, or ``layers`` or ``max_length`` is not for it.
+        UnknownName, BadData: as ``Checkpoint``.
+        InvalidValue: it is no encoder of texts, or not of this depth, or has fewer positions than
+            ``max_length``.
     """
     opened = Checkpoint(checkpoint, NEEDS)
     config = opened.config()

@@ -35,10 +35,7 @@ def blocks_of(base: Any) -> Sequence[nn.Module]:
 def prepare(network: Any, base: Any, config: ModelConfig) -> None:
     """Make a network train as ``config`` asks; its predictions stay what they are.
 
-    Args:
-        network: the PreTrainedModel whose parameters are trained.
-        base: its part with the blocks, or itself.
-        config: of which ``lora_rank`` and ``recompute`` are read.
+    ``base`` is the part of the PreTrainedModel that has the blocks, or the network itself.
 
     Raises:
         BadData: peft is not installed.

@@ -31,7 +31,6 @@ class States(Protocol):
 
     def __call__(self, inputs: TextInputs) -> list[Tensor]:
         """L + 1 states [B, T, H]: layer 0 is the embedding. Padding may hold anything finite."""
-        ...
 
 
 class Readout(nn.Module):
@@ -65,13 +64,10 @@ class TextClassifier(nn.Module):
     words: Tensor
 
     def __init__(self, words_VE: Tensor, states: nn.Module, readout: Readout) -> None:
-        """Put the parts together.
+        """Put the parts together: words, a ``States``, and a readout of the states' width.
 
-        Args:
-            words_VE: word embeddings; never trained, and not in ``state_dict``: the checkpoint has
-                them, and at UT's size they would be most of every stored arm.
-            states: a ``States``.
-            readout: of the states' width.
+        Words are never trained, and not in ``state_dict``: the checkpoint has them, and at UT's
+        size they would be most of every stored arm.
         """
         super().__init__()
         self.register_buffer("words", words_VE, persistent=False)

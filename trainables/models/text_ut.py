@@ -75,13 +75,6 @@ def text_ut(
 ) -> TextClassifier:
     """UT on the words of a checkpoint, at its starting weights, on the CPU in float32.
 
-    Args:
-        checkpoint: the name of a downloaded Hugging Face encoder, or a folder.
-        layers: L.
-        classes: how many labels there are.
-        pooling: what the readout sees; the paper takes the mean.
-        seed: keys the start.
-
     Raises:
         UnknownName, BadData: as ``Checkpoint``.
         InvalidValue: the checkpoint has no word embeddings.

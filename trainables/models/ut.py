@@ -97,12 +97,8 @@ class UT(nn.Module):
     def __init__(self, *, layers: int, patch_size: int, variant: str, noise_energy: float) -> None:
         """Build from shape and variant alone: UT's start is deterministic (DCT), no seed enters.
 
-        Args:
-            layers: L.
-            patch_size: side of a patch; tokens have patch_size squared pixels.
-            variant: a key of VARIANTS.
-            noise_energy: expected squared norm of a patch's noise at train_gamma; sets how sharp
-                the scores are.
+        ``noise_energy`` is the expected squared norm of a patch's noise at train_gamma; it sets how
+        sharp the scores are.
         """
         super().__init__()
         self.layers = nn.ModuleList(

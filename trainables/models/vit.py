@@ -41,14 +41,8 @@ class ViT(nn.Module):
     def __init__(self, checkpoint: str, layers: int, frame_size: int) -> None:
         """Load the checkpoint, on the CPU in float32.
 
-        Args:
-            checkpoint: the name of a downloaded Hugging Face model, or a folder.
-            layers: L; must be the checkpoint's depth.
-            frame_size: S; must be what its image processor makes of an image.
-
         Raises:
-            UnknownName: it is neither a folder nor among the downloads.
-            BadData: files are missing or damaged.
+            UnknownName, BadData: as ``Checkpoint``.
             InvalidValue: it is no ViT whose tokens fit a frame, or ``layers`` or ``frame_size`` is
                 not the checkpoint's.
         """

@@ -69,11 +69,6 @@ def descent_constraints(
     divided by its target s_l = (1 - alpha) s_{l-1}, a positive constant: the same feasible set,
     better conditioned multipliers (docs/method.md, The constraint). A ratio has no scale.
 
-    Args:
-        config: the constraint.
-        layers: L.
-        scales: the unit of the reference.
-
     >>> config = ConstraintConfig(
     ...     alpha=0.5, reference_loss=1.0, reference_unit="constant", scale="none"
     ... )

@@ -32,10 +32,7 @@ class ArmStore:
     def __init__(self, objects: ObjectStore, *, driver: str = "", sweep: str = "") -> None:
         """Use ``objects`` as they are; several stores on one root do not disturb each other.
 
-        Args:
-            objects: the storage root.
-            driver: the run of a driver that starts arms here; see ``count_attempt``.
-            sweep: the name of the sweep that it starts them for.
+        ``driver`` is the run of a driver that starts arms here for ``sweep`` (``count_attempt``).
         """
         self.objects = objects
         self.driver = driver

@@ -72,17 +72,13 @@ ACCURACY = Metric(
     shown=("constant",),
     smallest_effect=0.01,
 )
-
-TOKEN_ACCURACY = Metric(
+TOKEN_ACCURACY = dataclasses.replace(
+    ACCURACY,
     key="token_accuracy",
     label="token accuracy",
     unit="fractions of an answer's tokens",
-    higher_is_better=True,
-    references=("constant",),
-    shown=("constant",),
     smallest_effect=0.005,
 )
-
 
 DataGroup = Literal["videos", "texts", "instructions"]
 

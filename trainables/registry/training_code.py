@@ -40,12 +40,8 @@ _LENGTH = 8  # hex digits
 def training_code(task: str, model: str, data: str, *, as_loaded: bool = False) -> dict[str, str]:
     """Digest by what it is of: "trainables", and "model tiny" where a package brings that.
 
-    Args:
-        task: name of the task.
-        model: name of the model.
-        data: name of the data set.
-        as_loaded: what this process runs, where a file was changed since it was imported; else
-            what a new process would run.
+    With ``as_loaded`` of what this process runs, where a file was changed since it was imported;
+    else of what a new process would run.
     """
     group = task_spec(task).facts.data_group
     named: list[tuple[str, Group, str, ModelSpec | TaskSpec | DataSetSpec]] = [

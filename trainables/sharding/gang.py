@@ -45,13 +45,9 @@ class Gang(Ranks):
     """Several processes; all of them must call its methods alike."""
 
     def __init__(self, rank: int, count: int, store: Store, device: str) -> None:
-        """Meet the other processes; returns when all are there.
+        """Meet the ``count`` processes at ``store``; returns when all are there.
 
-        Args:
-            rank: of this process, from 0.
-            count: of processes.
-            store: the meeting place of all.
-            device: "cpu" (gloo) or "cuda" (NCCL).
+        They talk by gloo where ``device`` is "cpu", by NCCL where it is "cuda".
         """
         self.rank, self.count = rank, count
         self.is_first = rank == 0
@@ -178,14 +174,8 @@ def say_failed(store: Store, which: str, error: Exception, why: str) -> None:
 def gathered(store: Store, count: int, device: str, has_ended: Callable[[], bool]) -> Gang:
     """The first process's side of a gang, once all others are at the place.
 
-    Args:
-        store: the meeting place.
-        count: of processes.
-        device: as for ``Gang``.
-        has_ended: waits a moment; whether another process has ended.
-
-    Raises:
-        InvalidValue, StoreError, BadData, RankLost: one has, of what ``why_gone`` says.
+    ``has_ended`` waits a moment and tells whether another process has ended: then this raises
+    InvalidValue, or what ``why_gone`` raises.
     """
     others = [f"{_HERE}{rank}" for rank in range(1, count)]
     while not store.check(others):

@@ -40,14 +40,7 @@ class PlacedCompany:
     def __init__(
         self, count: int, bundle: Mapping[str, float], root: str, patience_s: float
     ) -> None:
-        """Take note of the processes; ``gather`` starts them.
-
-        Args:
-            count: of processes, as many as the placement group has bundles.
-            bundle: what each holds.
-            root: of the storage.
-            patience_s: as for ``PeerOrder``.
-        """
+        """Take note of the processes, one for each ``bundle``; ``gather`` starts them."""
         self.count = count
         self._bundle = bundle
         self._order = PeerOrder(root=root, patience_s=patience_s, count=count)

@@ -65,7 +65,6 @@ class Company(Protocol):
 
     def gather(self, config: ArmConfig, step: int) -> Ranks:
         """Start them on an arm that goes on from its checkpoint of ``step``, or anew at -1."""
-        ...
 
     def why_gone(self, error: BaseException) -> str:
         """Failure of another process, where an error comes of its end; else empty.
@@ -73,4 +72,3 @@ class Company(Protocol):
         Raises:
             RankLost: it died without a word.
         """
-        ...

@@ -34,13 +34,7 @@ from trainables.signs import limits
 def dual_warnings(
     config: ArmConfig, reports: Sequence[Report], tolerance: float = TOLERANCE
 ) -> list[str]:
-    """One sentence for each sign, with what to do; none of fewer than ``LEAST_REPORTS`` reports.
-
-    Args:
-        config: of the arm; without multipliers there is nothing to say.
-        reports: all of them.
-        tolerance: the missing share up to which a layer meets its constraint.
-    """
+    """One sentence for each sign, with what to do; none of fewer than ``LEAST_REPORTS`` reports."""
     constraint = config.constraint
     if constraint is None or constraint.is_control:
         return []

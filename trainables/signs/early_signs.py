@@ -32,11 +32,7 @@ class EarlySigns(WatchedRun):
         """The warnings of a record after the last of ``reports``: the signs that stand, and went.
 
         A sign that the last report no longer shows is kept with its step and without its advice;
-        where it comes back, it stands again.
-
-        Args:
-            before: the record's warnings until now; other notes in it stay.
-            reports: all so far.
+        where it comes back, it stands again. Other notes in ``before`` stay.
         """
         now = self.warnings(reports)
         stood = self.warnings(reports[:-1]) if before and reports[1:] else []

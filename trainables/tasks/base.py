@@ -111,11 +111,9 @@ class TrainingTask(Precision, Protocol):
 
     def train_batch(self, step: int) -> Batch:
         """The batch of primal step ``step``: a function of (seed, step) and nothing else."""
-        ...
 
     def loss(self, prediction: Any, targets: Tensor) -> Tensor:
         """Per-sample loss of one prediction (a tensor, or ``Logits``), [B], in the task's unit."""
-        ...
 
 
 class Task(TrainingTask, Protocol):
@@ -127,34 +125,27 @@ class Task(TrainingTask, Protocol):
     @property
     def test_units(self) -> tuple[str, ...]:
         """Names of the units of the test split, which is opened when they are first asked for."""
-        ...
 
     def held_out(self, split: str, gamma: float, draw: int) -> Iterator[Batch]:
         """Batches over the units of ``split`` (train, dev or test), perturbed by draw ``draw``."""
-        ...
 
     def shifted(self, split: str, shift: str, severity: float, draw: int) -> Iterator[Batch]:
         """Batches as ``held_out`` at train_gamma, with a shift of ``test_conditions.FAMILIES``."""
-        ...
 
     def scores(self, prediction: Any, targets: Tensor, losses: Tensor) -> Tensor:
         """Per sample, what the metric is made of the mean of, [B]: in text 1 where it is right.
 
         ``losses``, the very tensor, where the metric follows from the mean loss.
         """
-        ...
 
     def metric(self, mean_score: float) -> float:
         """The reported metric (``config.facts.metric``) from a split's mean last-layer score."""
-        ...
 
     def unchanged_losses(self, batch: Batch) -> Tensor | None:
         """Loss of the input itself as the prediction, [B]; None where it is no prediction."""
-        ...
 
     def references(self, split: str = "dev") -> References:
         """References on a split: 'constant', and 'identity' where the input is a prediction."""
-        ...
 
 
 @runtime_checkable
@@ -169,7 +160,6 @@ class TokenTask(Protocol):
         To be called once, before any batch with noise is asked for, with the model's embeddings at
         its starting weights.
         """
-        ...
 
 
 @runtime_checkable
@@ -199,25 +189,21 @@ class Asks(Precision, Protocol):
 
     def prompts(self, split: str, count: int) -> list[Prompt]:
         """Choose at most ``count`` prompts of ``split`` evenly, the same for all arms and seeds."""
-        ...
 
     def unseen_prompts(self, count: int) -> list[Prompt]:
         """Prompts of dev units that no arm is measured on; of measured units, where all are.
 
         Fewer are a part of more.
         """
-        ...
 
     def prompt(self, instruction: str, context: str = "") -> Prompt:
         """Prompt that is in no data set, in the run's template, its noise keyed by its text.
 
         Raises InvalidValue where it leaves no room for an answer.
         """
-        ...
 
     def text(self, ids: Sequence[int]) -> str:
         """The text of some tokens."""
-        ...
 
 
 @runtime_checkable
@@ -226,7 +212,6 @@ class ScoresWithLosses(Protocol):
 
     def judged(self, prediction: Any, targets: Tensor) -> tuple[Tensor, Tensor]:
         """``loss`` and ``scores`` of one prediction."""
-        ...
 
 
 def autocasting(precision: Precision, device: torch.device) -> torch.autocast:

@@ -39,11 +39,8 @@ def gaussian(inputs: Tensor, sigma: float | Tensor, generator: torch.Generator) 
 def before_noise(frames: Tensor, shift: str, severity: float, std: float) -> Tensor:
     """Whole clean frames [..., H, W] as they reach the sensor: blurred or brighter, or unchanged.
 
-    Args:
-        frames: pixels in [0, 1]. What is made brighter may exceed 1, as noise may.
-        shift: a family of ``test_conditions.FAMILIES``; the others act in ``after_noise``.
-        severity: in the family's unit.
-        std: of the clean training pixels, in [0, 1].
+    Pixels are in [0, 1], and may exceed 1 where they are made brighter. ``std`` is that of the
+    clean training pixels.
 
     Raises:
         UnknownName: there is no such family.

@@ -19,11 +19,6 @@ def encode_answers(tokenizer: Tokenizer, examples: Sequence[Example], max_length
     tokens it was trained behind. ``types`` is 1 on the answer and its end, 0 before. What is too
     long loses the end of its answer, its end token first.
 
-    Args:
-        tokenizer: a decoder's, as ``load_tokenizer`` gives it.
-        examples: all with a ``pair``.
-        max_length: tokens of an example at most.
-
     Raises:
         InvalidValue: ``max_length`` exceeds what the tokenizer's model takes, or leaves some
             answer no token.

@@ -25,13 +25,7 @@ def bucketed_order(lengths: Ints, batch_size: int, generator: torch.Generator) -
     In a pool the lengths of its batches do not overlap, so at most ``batch_size`` times the spread
     of all lengths is padded per pool, and at most so much in the incomplete batch.
 
-    Args:
-        lengths: tokens per example, [N].
-        batch_size: examples per batch.
-        generator: keyed by what the order is for, e.g. (seed, "order", epoch); on the CPU.
-
-    Raises:
-        InvalidValue: ``batch_size`` is not positive.
+    Raises InvalidValue where ``batch_size`` is not positive.
 
     >>> batches = bucketed_order(np.array([9, 2, 8, 1]), 2, torch.Generator().manual_seed(0))
     >>> sorted(sorted(batch.tolist()) for batch in batches)

@@ -38,11 +38,8 @@ def load_text(
 ) -> TextSplits:
     """The examples of the data set that ``data`` names, from the cache where they were read before.
 
-    Args:
-        data: which ones.
-        split_seed: draws the groups of dev anew from those of train and dev; the fingerprint of the
-            data stays that of the split without a seed. None: the same dev for all.
-        group: what kind of data set it is: texts to classify, or instructions.
+    ``split_seed`` draws the groups of dev anew from those of train and dev; the fingerprint of the
+    data stays that of the split without a seed. None: the same dev for all.
 
     Raises:
         UnknownName: no such data set.

@@ -126,14 +126,10 @@ class TokenizedSplits(BySplit[TokenizedSplit]):
 def tokenized(
     data: DataConfig, splits: TextSplits, tokenizer: str, max_length: int, *, answers: bool = False
 ) -> TokenizedSplits:
-    """The tokens of ``splits``, from the cache where they were made before.
+    """The tokens of ``splits``, loaded from ``data``, from the cache where they were made before.
 
-    Args:
-        data: what ``splits`` were loaded from; kept in the cache's manifest for whoever looks.
-        splits: the examples; texts are read only where tokens are missing.
-        tokenizer: a folder, or the name of a model in the Hub's cache.
-        max_length: tokens of an example, special ones included; longer ones are cut.
-        answers: whether second texts are answers for a decoder to write (answers.py).
+    Texts are read only where tokens are missing; with ``answers`` second texts are a decoder's to
+    write (answers.py).
 
     Raises:
         BadData: the tokenizer is not there, damaged, or knows few of the training texts' words.

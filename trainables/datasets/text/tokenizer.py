@@ -39,10 +39,8 @@ class TokenIds:
 def load_tokenizer(place: str, *, answers: bool = False) -> Tokenizer:
     """The tokenizer in a local folder, or of a model in the Hub's cache. Nothing is downloaded.
 
-    Args:
-        place: a folder, or the name of a model in the Hub's cache.
-        answers: whether it is a decoder's, whose answers end with its end token; that one pads,
-            too, where it has no padding token.
+    With ``answers`` it is a decoder's, whose answers end with its end token; that one pads, too,
+    where there is no padding token.
 
     Raises:
         BadData: there is none, its files are damaged, a package that reads them is missing, or it
@@ -119,18 +117,8 @@ def encode(tokenizer: Tokenizer, examples: Sequence[Example], max_length: int) -
     _require_room(tokenizer, is_pair, max_length)
     texts = [example.text for example in examples]
     pairs = [example.pair for example in examples] if is_pair else None
-    try:
-        made = tokenizer(
-            texts,
-            pairs,
-            truncation="longest_first",
-            max_length=max_length,
-            padding=False,
-            return_attention_mask=False,
-            return_overflowing_tokens=False,
-        )
-    except Exception as error:  # the library raises plain ones
-        raise _unreadable(tokenizer, error) from error
+    cut = {"truncation": "longest_first", "max_length": max_length}
+    made = _called(tokenizer, texts, pairs, **cut, return_overflowing_tokens=False)
     return TokenIds(made["input_ids"], made.get("token_type_ids"), _count_cut(made, max_length))
 
 
@@ -170,19 +158,8 @@ def read_texts(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
 
     A text that spells a special token has that spelling's own tokens: it cannot end an answer.
     """
-    try:
-        made = tokenizer(
-            list(texts),
-            add_special_tokens=False,
-            split_special_tokens=True,
-            truncation=False,
-            padding=False,
-            return_attention_mask=False,
-            return_token_type_ids=False,
-            verbose=False,
-        )
-    except Exception as error:  # the library raises plain ones
-        raise _unreadable(tokenizer, error) from error
+    plain = {"add_special_tokens": False, "split_special_tokens": True, "truncation": False}
+    made = _called(tokenizer, list(texts), **plain, return_token_type_ids=False, verbose=False)
     ids: list[list[int]] = made["input_ids"]
     return ids
 
@@ -197,10 +174,14 @@ def require_taken(tokenizer: Tokenizer, max_length: int) -> None:
         )
 
 
-def _unreadable(tokenizer: Tokenizer, error: Exception) -> BadData:
-    return BadData(
-        f"the tokenizer in {tokenizer.name_or_path} cannot read the texts: {error}. {_EXPECTED}"
-    )
+def _called(tokenizer: Tokenizer, *texts: Any, **options: Any) -> Any:
+    """Result of a tokenizer without padding; BadData where it fails."""
+    try:
+        return tokenizer(*texts, padding=False, return_attention_mask=False, **options)
+    except Exception as error:  # the library raises plain ones
+        raise BadData(
+            f"the tokenizer in {tokenizer.name_or_path} cannot read the texts: {error}. {_EXPECTED}"
+        ) from error
 
 
 def _count_cut(made: Any, max_length: int) -> int:

@@ -6,14 +6,15 @@ Liu, Luo, Lian, Gao, CVPR 2018.
 
 from __future__ import annotations
 
-from trainables.datasets.video.layouts import EXTRACTED, Published, layouts_of, videos_of
+from trainables.datasets.video.layouts import EXTRACTED, Published, layouts_of
 
 _VIDEOS = ("training_videos", "testing_videos")
 _SORTED = ("training/training_videos", "testing/testing_videos")
+_FILES = (_VIDEOS, _SORTED, ("training/videos", "testing/videos"))
 DATA_SET = Published(
     folders=("Avenue Dataset", "Avenue_Dataset", "avenue", "CUHK_Avenue"),
     layouts=(
-        *videos_of((_VIDEOS, _SORTED, ("training/videos", "testing/videos")), r"(\d+)", "01.avi"),
+        *layouts_of(_FILES, r"(\d+)", "01.avi", videos=True),
         *layouts_of((*EXTRACTED, _VIDEOS, _SORTED), r"(\d+)", "01"),
     ),
     expected=(

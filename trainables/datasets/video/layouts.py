@@ -56,21 +56,14 @@ class Layout:
     test: Split
 
 
-def layouts_of(folders: Iterable[tuple[str, str]], clip: str, example: str) -> tuple[Layout, ...]:
-    """Layouts of folders of extracted frames: one for each pair of training and test folder."""
-    kinds = (IMAGES, TIFF)
+def layouts_of(
+    folders: Iterable[tuple[str, str]], clip: str, example: str, *, videos: bool = False
+) -> tuple[Layout, ...]:
+    """Layouts of extracted frames, or of video files, for pairs of training and test folders."""
+    kinds = ((".avi",), VIDEO_SUFFIXES) if videos else (IMAGES, TIFF)
     return tuple(
-        Layout(Split(train, clip, example, kinds), Split(test, clip, example, kinds))
-        for train, test in folders
-    )
-
-
-def videos_of(folders: Iterable[tuple[str, str]], clip: str, example: str) -> tuple[Layout, ...]:
-    """Layouts of folders of video files, as ``layouts_of``."""
-    kinds = ((".avi",), VIDEO_SUFFIXES)
-    return tuple(
-        Layout(Split(train, clip, example, kinds, True), Split(test, clip, example, kinds, True))
-        for train, test in folders
+        Layout(*(Split(folder, clip, example, kinds, videos) for folder in pair))
+        for pair in folders
     )
 
 

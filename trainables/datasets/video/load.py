@@ -32,9 +32,7 @@ _FORMAT = 1  # raised when what an entry holds, or how frames are decoded, chang
 def load_video(data: DataConfig, split_seed: int | None = None) -> VideoClips:
     """The clips of the data set that ``data`` names, from the cache where they were decoded before.
 
-    Args:
-        data: which ones.
-        split_seed: draws which training clips are dev; None: the last ones.
+    ``split_seed`` draws which training clips are dev; None: the last ones.
 
     Raises:
         UnknownName: no such data set.

@@ -15,14 +15,13 @@ from trainables.datasets.video.layouts import (
     Published,
     Split,
     layouts_of,
-    videos_of,
 )
 
 _CLIP = r"(\d+)_(\d+)"
 _TEST = Split("testing/frames", _CLIP, "01_0014", (IMAGES, TIFF))
 # Other tools convert the videos, whose codec some players lack, into a folder beside them.
 _FOLDERS = (("training/videos", "testing/videos"), ("training/converted_videos", "testing/videos"))
-_VIDEOS = videos_of(_FOLDERS, _CLIP, "01_001.avi")
+_VIDEOS = layouts_of(_FOLDERS, _CLIP, "01_001.avi", videos=True)
 DATA_SET = Published(
     folders=("shanghaitech", "ShanghaiTech", "shanghai", "shanghaitech_campus"),
     layouts=(
