@@ -12,7 +12,7 @@ from tests.support.data.text_runs import text_task, tiny_text
 from tests.support.oracles import TINY
 from trainables.build import build_model, build_task, weighting_of
 from trainables.config.arm import ArmConfig
-from trainables.primal_dual.primal_optimizer import optimizer_of
+from trainables.optimizers import optimizer_of
 from trainables.primal_dual.schedule import lr_factor
 from trainables.tasks.base import Task
 from trainables.training import Training
