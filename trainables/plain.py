@@ -20,7 +20,8 @@ class Plain:
 
     def to_json(self) -> dict[str, Json]:
         """Plain values, from which ``from_json`` makes an equal object."""
-        return {name: _plain(value) for name, value in self.keywords().items()}
+        values = ((f, getattr(self, f.name)) for f in fields(self))  # type: ignore[arg-type]
+        return {f.name: _plain(v) for f, v in values if "later" not in f.metadata or v != f.default}
 
     def keywords(self) -> dict[str, Any]:
         """Fields by name, for the constructor of a class that has more."""
@@ -29,13 +30,47 @@ class Plain:
     @classmethod
     def from_json(cls, plain: Mapping[str, Json]) -> Self:
         """Build from plain values, unchecked; fields that are not in them have their defaults."""
-        hints = _hints(cls)  # type: ignore[arg-type]  # a class hashes
-        return cls(
-            **{name: _read(kind, plain[name]) for name, kind in hints.items() if name in plain}
-        )
+        readers = _readers(cls)  # type: ignore[arg-type]  # a class hashes
+        return cls(**{name: read(plain[name]) for name, read in readers.items() if name in plain})
 
 
-_hints = cache(get_type_hints)
+class StoredPlain(Plain):
+    """A ``Plain`` of the store: a key that is no field is refused, as of another version."""
+
+    __slots__ = ()
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Json]) -> Self:
+        """Build from plain values; TypeError for a key that is no field."""
+        if unknown := plain.keys() - _readers(cls).keys():  # type: ignore[arg-type]
+            raise TypeError(f"{cls.__name__} has no {', '.join(sorted(unknown))}")
+        return super().from_json(plain)
+
+
+# Metadata of a field that earlier versions lacked: at its default it is not written, so that the
+# digests of what they stored stay.
+LATER = {"later": True}
+
+
+@cache
+def _readers(kind: type) -> dict[str, Callable[[Json], Json]]:
+    return {name: _reader(hint) for name, hint in get_type_hints(kind).items()}
+
+
+def _reader(kind: Any) -> Callable[[Json], Json]:
+    """The function that makes a ``kind`` of plain values; None stays None."""
+    origin, args = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):  # one kind, or None
+        return _reader(args[0])
+    if origin is Mapping:
+        value = _reader(args[1])
+        return lambda plain: plain if plain is None else {k: value(v) for k, v in plain.items()}
+    if origin in (Sequence, tuple):
+        item, of_kind = _reader(args[0]), tuple if origin is tuple else list
+        return lambda plain: plain if plain is None else of_kind(map(item, plain))
+    if hasattr(kind, "from_json"):
+        return lambda plain: plain if plain is None else kind.from_json(plain)
+    return lambda plain: plain
 
 
 def _plain(value: Json) -> Json:
@@ -44,19 +79,6 @@ def _plain(value: Json) -> Json:
     if isinstance(value, Mapping):
         return {key: _plain(v) for key, v in value.items()}
     return [_plain(v) for v in value] if isinstance(value, (list, tuple)) else value
-
-
-def _read(kind: Any, plain: Json) -> Json:
-    origin, args = get_origin(kind), get_args(kind)
-    if plain is None:
-        return None
-    if origin in (Union, UnionType):  # one kind, or None
-        return _read(args[0], plain)
-    if origin is Mapping:
-        return {key: _read(args[1], value) for key, value in plain.items()}
-    if origin is Sequence:
-        return [_read(args[0], value) for value in plain]
-    return kind.from_json(plain) if hasattr(kind, "from_json") else plain
 
 
 def with_names(plain: Json, names: Mapping[str, str]) -> Json:

@@ -12,7 +12,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal, Self, TypeVar
 
 from sweep.errors import NameTaken
@@ -23,7 +23,7 @@ from sweep.study.definition import folder, sweep_names
 from trainables.config.arm import ArmConfig
 from trainables.config.renamed import FIRST_NAMES, renamed
 from trainables.errors import UnreadableObject
-from trainables.plain import Json, Plain, with_names
+from trainables.plain import LATER, Json, Plain, StoredPlain, with_names
 from trainables.records.objects import ObjectStore
 
 CONSTRAINED: str
@@ -57,7 +57,7 @@ class EqualTries(Plain):
 
 
 @dataclass(frozen=True)
-class PlannedSetting:
+class PlannedSetting(StoredPlain):
     """One setting: the proposal that is confirmed, and what the search saw of it."""
 
     name: str
@@ -69,17 +69,11 @@ class PlannedSetting:
     best_of_search: float | None = None
     # ^ in plans of before ``equal_tries``: the best of all tries against the best of fewer plain
     #   seeds, over all gammas; shown nowhere, since more tries win by luck alone
-    equal_tries: EqualTries | None = None
-
-    @classmethod
-    def from_json(cls, plain: Mapping[str, Json]) -> PlannedSetting:
-        """The setting that a stored plan has."""
-        tries = plain.get("equal_tries")
-        return cls(**{**plain, "equal_tries": tries and EqualTries.from_json(tries)})
+    equal_tries: EqualTries | None = field(default=None, metadata=LATER)
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(StoredPlain):
     """Everything that a reader must know to have been decided before the test split was read."""
 
     FILE: ClassVar[str] = "plan.json"
@@ -97,26 +91,11 @@ class Plan:
     # score on the test split.
     worst_score: str = "constant prediction"
 
-    def to_json(self) -> dict[str, Json]:
-        """Plain values that ``from_json`` turns back into an equal plan."""
-        plain = {**asdict(self), "design": self.design.to_json()}
-        for one in plain["settings"]:  # plans of before keep their digest
-            if one["equal_tries"] is None:
-                del one["equal_tries"]
-        return plain
-
     @classmethod
     def from_json(cls, plain: Mapping[str, Json]) -> Self:
         """The plan that ``to_json`` wrote."""
-        plain = with_names(renamed(plain), {_FIRST_MEAN: MEAN})
-        values = dict(plain)
-        if values["measure"] == _FIRST_MEAN:
-            values["measure"] = MEAN
-        values["settings"] = tuple(map(PlannedSetting.from_json, plain["settings"]))
-        values["design"] = Design.from_json(plain["design"])
-        for name in ("controls", "seeds"):
-            values[name] = tuple(plain[name])
-        return cls(**values)
+        plan = super().from_json(with_names(renamed(plain), {_FIRST_MEAN: MEAN}))
+        return replace(plan, measure=MEAN) if plan.measure == _FIRST_MEAN else plan
 
     @property
     def first_seeds(self) -> tuple[int, ...]:
@@ -136,9 +115,8 @@ class Plan:
     def digest(self) -> str:
         """12 hex digits that name it: a hash of everything in it."""
         plain = with_names(self.to_json(), {**FIRST_NAMES, MEAN: _FIRST_MEAN})
-        if self.measure == MEAN:
-            plain["measure"] = _FIRST_MEAN
-        text = json.dumps(plain, sort_keys=True)
+        measure = _FIRST_MEAN if self.measure == MEAN else self.measure
+        text = json.dumps(plain | {"measure": measure}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
@@ -155,13 +133,6 @@ class ReplicationsPlan(Plan):
     search_seeds: tuple[tuple[int, ...], ...] = ()  # of each replication; no two share one
     sampler_seeds: tuple[int, ...] = ()
     no_winner: str = "constrained: plain's own network; plain: constant prediction"
-
-    @classmethod
-    def from_json(cls, plain: Mapping[str, Json]) -> Self:
-        """The plan that ``to_json`` wrote."""
-        plan = super().from_json(plain)
-        seeds = tuple(map(tuple, plan.search_seeds))
-        return replace(plan, search_seeds=seeds, sampler_seeds=tuple(plan.sampler_seeds))
 
     @property
     def count(self) -> int:

@@ -9,14 +9,14 @@ search of the same data, or after deleting what there was, has read it twice; ev
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from sweep.confirmation.plan import Plan, family_of, load_plan, replications_of
 from sweep.study.definition import Definition, definition_of_any_version, sweep_names
 from trainables.errors import SweepError
-from trainables.plain import Json
+from trainables.plain import StoredPlain
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
@@ -24,7 +24,7 @@ _FOLDER = "confirmations"
 
 
 @dataclass(frozen=True)
-class Reading:
+class Reading(StoredPlain):
     """One confirmation, as far as others must know of it."""
 
     name: str
@@ -33,11 +33,6 @@ class Reading:
     tests: tuple[str, ...]  # what was read: data set, network, fingerprint of the data
     final_arms: int = 0  # when it was deleted
     deleted_ms: int | None = None  # None: it is there
-
-    @classmethod
-    def from_json(cls, plain: Mapping[str, Json]) -> Reading:
-        """The reading that was stored."""
-        return cls(**{**plain, "tests": tuple(plain["tests"])})
 
     def __str__(self) -> str:
         """It, in a sentence."""
@@ -82,7 +77,7 @@ def left_by(objects: ObjectStore, name: str, signatures: Collection[str]) -> Rea
 
 def leave(objects: ObjectStore, reading: Reading) -> None:
     """Store the reading of a deleted confirmation."""
-    objects.put_json(left_at(reading), asdict(reading))
+    objects.put_json(left_at(reading), reading.to_json())
 
 
 def left_at(reading: Reading) -> str:

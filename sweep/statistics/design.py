@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, get_args
 
 from trainables.errors import require
-from trainables.plain import Json
+from trainables.plain import LATER, StoredPlain
 
 Outcome = Literal["undecided", "better", "worse", "equivalent"]
 Rule = Literal["looks", "any_time", "fixed"]
@@ -18,7 +18,7 @@ SPENDING = (0.3, 0.7)  # fractions of the error, of the first looks and the last
 
 
 @dataclass(frozen=True)
-class Design:
+class Design(StoredPlain):
     """Design of a confirmation: hypotheses, error, and numbers of seeds to test at.
 
     Rules: ``fixed`` tests once, at the one look; ``looks`` at each, which spends its share of the
@@ -27,13 +27,14 @@ class Design:
     of sign flips, whichever is larger; with ``any_time`` the t e-process or its bets on signs.
     """
 
-    families: dict[str, tuple[str, ...]]  # the names of each one's settings
+    families: Mapping[str, tuple[str, ...]]  # the names of each one's settings
     rule: Rule = "looks"
     looks: tuple[int, ...] = (*EARLY_LOOKS, 20)  # numbers of seeds; none with any_time
     spending: tuple[float, ...] = SPENDING  # one share per look, in all 1
     error: float = 0.05  # of the whole table
     smallest_effect: float | None = None  # of interest, in the score's unit; None: no equivalence
-    sign_flips: bool = False  # have to agree; designs of before, which keep their rule, lack it
+    # Have to agree; designs of before, which keep their rule, lack it.
+    sign_flips: bool = field(default=False, metadata=LATER)
 
     def __post_init__(self) -> None:
         names = [name for settings in self.families.values() for name in settings]
@@ -113,25 +114,3 @@ class Design:
             for n, share in zip(self.looks, self.spending, strict=True)
             if n <= seeds
         )  # fmt: skip
-
-    def to_json(self) -> dict[str, Json]:
-        """Plain values that ``from_json`` turns back into an equal design.
-
-        Those of before say nothing of sign flips: their plans keep their digest.
-        """
-        return {
-            "families": {name: list(settings) for name, settings in self.families.items()},
-            "rule": self.rule,
-            "looks": list(self.looks),
-            "spending": list(self.spending),
-            "error": self.error,
-            "smallest_effect": self.smallest_effect,
-            **({"sign_flips": True} if self.sign_flips else {}),
-        }
-
-    @classmethod
-    def from_json(cls, plain: Mapping[str, Json]) -> Design:
-        """The design that ``to_json`` wrote."""
-        families = {name: tuple(settings) for name, settings in plain["families"].items()}
-        spent = {name: tuple(plain[name]) for name in ("looks", "spending")}
-        return cls(**{**plain, **spent, "families": families})

@@ -185,7 +185,6 @@ def _write_holder(file: IO[str], holder: dict[str, object]) -> None:
 
 def _holder(path: Path) -> Driver | None:
     try:
-        plain = json.loads(path.read_text())
-        return Driver(plain["pid"], plain["host"])
-    except (OSError, ValueError, KeyError):
+        return Driver.from_json(json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError):
         return None
