@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 
+from search_spaces.effects.edges import edges_of
 from sweep.results.aggregates import (
     arm_summary,
     gain_over_seeds,
@@ -21,7 +22,6 @@ from sweep.results.importance import importance
 from sweep.results.provenance import codes_of
 from sweep.results.summary import PairSummary, ProposalCounts, SettingSummary
 from sweep.results.sweep_view import SettingView, SweepView
-from sweep.study.edges import edges_of
 from sweep.study.selection import is_selected
 from trainables.plain import Json, finite
 

@@ -10,15 +10,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 from search_spaces.space import HOW_IT_RUNS, SearchSpace
 from sweep.errors import NameTaken, OtherVersion
 from sweep.study.advice import command, resume
+from sweep.study.training_versions import (
+    UNKNOWN,
+    describe_renamed,
+    judged_by_setting,
+    version_of_arms,
+)
 from trainables.config import arm
-from trainables.config.renamed import renamed
 from trainables.errors import (
     InvalidValue,
     RemovedOption,
@@ -27,14 +31,12 @@ from trainables.errors import (
     cause_of,
     missing_plugin,
 )
-from trainables.plain import Json
+from trainables.plain import Json, Plain, StoredPlain
 from trainables.records.objects import ObjectStore
-
-UNKNOWN = 0  # of a training version: arms have names that no version gives them now
 
 
 @dataclass(frozen=True)
-class Definition:
+class Definition(StoredPlain):
     """One sweep: settings x proposals x search seeds."""
 
     name: str
@@ -50,15 +52,6 @@ class Definition:
                 "a sweep's name must be at most 100 letters, digits, '.', '_' and '-', and start "
                 f"with a letter or digit, got {self.name!r}."
             )
-
-    def to_json(self) -> dict[str, Json]:
-        """Plain values that ``from_json`` turns back into an equal definition."""
-        return {**vars(self), "space": self.space.to_json()}
-
-    @classmethod
-    def from_json(cls, plain: Mapping[str, Json]) -> Definition:
-        """The definition that ``to_json`` wrote."""
-        return cls(**{**plain, "space": SearchSpace.from_json(plain["space"])})
 
     def name_of(self, config: arm.ArmConfig) -> str:
         """The signature of one of its arms; where that is not known, the one it has now."""
@@ -105,7 +98,7 @@ def put_definition(objects: ObjectStore, definition: Definition) -> Definition:
     content = json.dumps(definition.to_json(), sort_keys=True).encode()
     objects.put_once(definition_name(definition.name), content)
     stored = load_definition(objects, definition.name)
-    difference = list(_differences(_compared(stored), _compared(definition)))
+    difference = list(_differences(_compared(stored.space), _compared(definition.space)))
     if difference:
         raise NameTaken(
             f"a sweep named {definition.name!r} exists with a different definition:\n"
@@ -132,11 +125,8 @@ def run_as(stored: Definition, given: SearchSpace, *, named: Collection[str]) ->
 
 def put_extension(objects: ObjectStore, extended: Definition) -> None:
     """Store a grown definition under the next free extension number; earlier ones stay."""
-    grown = {
-        "n_proposals": extended.space.n_proposals,
-        "search_seeds": list(extended.space.search_seeds),
-    }
-    content = json.dumps(grown, sort_keys=True).encode()
+    grown = _Size(extended.space.n_proposals, extended.space.search_seeds)
+    content = json.dumps(grown.to_json(), sort_keys=True).encode()
     below, number = folder(extended.name), len(_extensions(objects, extended.name))
     # put_once returns what is stored: other content means that a rival took the number.
     while objects.put_once(f"{below}/extension-{number:04d}.json", content) != content:
@@ -158,7 +148,7 @@ def load_definition(objects: ObjectStore, name: str) -> Definition:
             f"{arm.TRAINING_VERSION}, which trains to other numbers"
         )
         if version == UNKNOWN:
-            trained = _renamed(objects, definition)
+            trained = describe_renamed(objects, definition.space, _proposals(name))
         remove = command("rm", name, storage=objects.root)
         raise OtherVersion(
             f"{name} was trained {trained}: its results cannot be read or continued here, and "
@@ -167,20 +157,6 @@ def load_definition(objects: ObjectStore, name: str) -> Definition:
             f"`{remove}` deletes it."
         )
     return definition
-
-
-def _renamed(objects: ObjectStore, definition: Definition) -> str:
-    """Text on a sweep whose arms have other names now: what trained it, how many, and why."""
-    judged = list(_named_by(objects, definition))
-    of_before = [faults for version, faults in judged if version == UNKNOWN]
-    faults = sorted({fault for faults in of_before for fault in faults})
-    why = "; ".join(arm.MENDED[fault] for fault in faults) or (
-        "a computed gamma, such as 0.1 + 0.2, was not taken for 0.3, or a default was another"
-    )
-    return (
-        f"by an earlier release, and {len(of_before)} of its {len(judged)} judged proposals train "
-        f"to other numbers since ({why})"
-    )
 
 
 def definition_of_any_version(objects: ObjectStore, name: str) -> Definition:
@@ -193,16 +169,16 @@ def definition_of_any_version(objects: ObjectStore, name: str) -> Definition:
         raise UnknownName.among("sweep", name, sweep_names(objects))
     definition, has_version = stored
     if not has_version:
-        definition = replace(definition, training_version=_version_of_arms(objects, definition))
-    sizes = [(definition.space.n_proposals, definition.space.search_seeds)]
+        version = version_of_arms(objects, definition.space, _proposals(name))
+        definition = replace(definition, training_version=version)
+    sizes = [_Size(definition.space.n_proposals, definition.space.search_seeds)]
     for extension in _extensions(objects, name):
-        grown = objects.get_value(f"{folder(name)}/{extension}", _grown)
+        grown = objects.get_value(f"{folder(name)}/{extension}", _Size.from_json)
         if grown is not None:
             sizes.append(grown)
-    seeds = dict.fromkeys(seed for _, search_seeds in sizes for seed in search_seeds)
-    return definition.extended(
-        n_proposals=max(n_proposals for n_proposals, _ in sizes), search_seeds=tuple(seeds)
-    )
+    seeds = dict.fromkeys(seed for size in sizes for seed in size.search_seeds)
+    most = max(size.n_proposals for size in sizes)
+    return definition.extended(n_proposals=most, search_seeds=tuple(seeds))
 
 
 def state_without_reading(error: SweepError) -> str:
@@ -212,63 +188,22 @@ def state_without_reading(error: SweepError) -> str:
     return "damaged" if cause_of(error, RemovedOption) is None else "other version"
 
 
-def _version_of_arms(objects: ObjectStore, definition: Definition) -> int:
-    """The version that signed a sweep's arms, where its definition does not store it.
-
-    Verdicts name the arms. Before there is any, the unconstrained arms may be there, which other
-    sweeps share; without these as well it is this version, since no arm can be missed.
-    """
-    space = definition.space
-    named_by = {version for version, _ in _named_by(objects, definition)}
-    if named_by:
-        return named_by.pop() if len(named_by) == 1 else UNKNOWN
-    plain = [
-        space.run(setting, {}, seed=seed).unconstrained()
-        for setting in space.settings
-        for seed in space.search_seeds
-    ]
-    here = (v for v in _versions() if any(objects.names(f"arms/{c.signature(v)}") for c in plain))
-    return next(here, arm.TRAINING_VERSION)
-
-
-def _versions() -> range:
-    """Training versions, the newest first."""
-    return range(arm.TRAINING_VERSION, 0, -1)
-
-
-def _named_by(objects: ObjectStore, definition: Definition) -> Iterator[tuple[int, list[str]]]:
-    """The version that gives the arms of each verdict their names, and their mended faults."""
-    space = definition.space
-    for verdict in _verdicts(objects, definition.name):
-        try:
-            setting, point = space.setting(verdict.setting), renamed(verdict.point)
-            configs = [space.run(setting, point, seed=seed) for seed in space.search_seeds]
-        except (SweepError, LookupError, TypeError, AttributeError):  # no verdict of these days
-            continue
-        signed = (v for v in _versions() if verdict.arms & {c.signature(v) for c in configs})
-        yield next(signed, UNKNOWN), configs[0].mended()
-
-
 def judged_arms(objects: ObjectStore, name: str) -> set[str]:
     """Signatures of the constrained arms that verdicts of a sweep name, of whichever version."""
-    return {signature for verdict in _verdicts(objects, name) for signature in verdict.arms}
+    judged = judged_by_setting(objects, _proposals(name))
+    return {signature for _, one in judged for signature in one.arms}
 
 
-class _Verdict(NamedTuple):
-    setting: str
-    point: dict[str, Json]
-    arms: set[str]  # signatures
+def _proposals(name: str) -> str:
+    return f"{folder(name)}/proposals"
 
 
-def _verdicts(objects: ObjectStore, name: str) -> Iterator[_Verdict]:
-    """Every stored verdict that names arms, whichever version stored it."""
-    below = f"{folder(name)}/proposals"
-    for setting in objects.names(below):
-        stored = objects.get_derived(f"{below}/{setting}/judged.json", dict[str, Json]) or {}
-        for one in stored.values():
-            ends = (one.get("outcome") or {}).get("arms") if isinstance(one, dict) else None
-            if ends:
-                yield _Verdict(setting, one.get("point"), {end["signature"] for end in ends})
+@dataclass(frozen=True)
+class _Size(Plain):
+    """The part of a definition that an extension replaces."""
+
+    n_proposals: int
+    search_seeds: tuple[int, ...]
 
 
 def sweep_names(objects: ObjectStore) -> list[str]:
@@ -280,31 +215,28 @@ def _extensions(objects: ObjectStore, name: str) -> list[str]:
     return [n for n in objects.names(folder(name)) if n.startswith("extension-")]
 
 
-def _grown(plain: Mapping[str, Json]) -> tuple[int, tuple[int, ...]]:
-    return int(plain["n_proposals"]), tuple(int(seed) for seed in plain["search_seeds"])
-
-
-def _compared(definition: Definition) -> dict[str, Json]:
+def _compared(space: SearchSpace) -> Json:
     """The fields that two definitions may not differ in: no places, no sizes, not how it runs."""
-    plain = definition.space.to_json()
-    for name in HOW_IT_RUNS:
-        plain.pop(name, None)
-    del (
-        plain["base"]["data"]["folder"],
-        plain["n_proposals"],
-        plain["search_seeds"],
-        plain["summary"],
-    )
-    plain["settings"] = {s.pop("name"): {**s.pop("fields"), **s} for s in plain["settings"]}
-    fingerprint = "model.checkpoint_fingerprint"  # stands for where a checkpoint lies
-    in_base = plain["base"]["model"].get("checkpoint_fingerprint", "")
+    left_out = {"base.data.folder", "n_proposals", "search_seeds", "summary", *HOW_IT_RUNS}
+    in_base = space.base.model.checkpoint_fingerprint  # stands for where a checkpoint lies
     if in_base:
-        del plain["base"]["model"]["checkpoint"]
-    for fields in plain["settings"].values():
-        fields.pop("data.folder", None)
-        if fields.get(fingerprint, in_base):
-            fields.pop("model.checkpoint", None)
-    return plain
+        left_out.add("base.model.checkpoint")
+    settings = {}
+    for one in space.settings:
+        settings[one.name] = {**one.fields, **one.to_json()}
+        names = ["name", "fields", "data.folder"]
+        if one.fields.get("model.checkpoint_fingerprint", in_base):
+            names.append("model.checkpoint")
+        left_out |= {f"settings.{one.name}.{name}" for name in names}
+    return _without(space.to_json() | {"settings": settings}, left_out)
+
+
+def _without(plain: Json, names: Collection[str], path: str = "") -> Json:
+    """The plain values without those whose dotted names are among ``names``."""
+    if not isinstance(plain, dict):
+        return plain
+    kept = {name: value for name, value in plain.items() if path + name not in names}
+    return {name: _without(value, names, f"{path}{name}.") for name, value in kept.items()}
 
 
 def _differences(stored: Json, given: Json, path: str = "") -> Iterator[str]:

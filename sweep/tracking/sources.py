@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from search_spaces.effects.edges import edges_of
 from sweep.study.arms import Arm, RecordReader, stored_arms
 from sweep.study.definition import Definition
-from sweep.study.edges import edges_of
 from sweep.study.pairs import COUNTED, Pair, ProposalResult, pairs_of
 from sweep.tracking.marks import setting_labels
 from sweep.tracking.rows import OBJECTIVE_GAIN, Curve, TrackedArm

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from search_spaces.effects.edges import edges_of
 from search_spaces.space import LogUniform, Uniform
 from sweep.cli.text.best import print_best
 from sweep.results import aggregates as score_entries
@@ -16,7 +17,6 @@ from sweep.results.best import best_entries, best_summaries, lost
 from sweep.results.status import status_of
 from sweep.results.summary import ArmSummary, Gain, SettingSummary, shift_mean
 from sweep.results.sweep_view import load_sweep
-from sweep.study.edges import edges_of
 from tests.support.records import ended
 from tests.support.sweeps import (
     DIVERGED,

@@ -49,7 +49,10 @@ def test_what_another_version_wrote_is_named_with_a_remedy(objects: ObjectStore)
         ArmStore(objects).record(signature)
     change(objects, judged, **{"0": {"point": {}}})  # derived: it is made again
     assert [p.outcome for p in stored_proposals(objects, asked.name, SETTING)] == [None]
-    change(objects, definition, space={"layers": 3})
+    change(objects, definition, a_field_of_tomorrow=1)
+    with pytest.raises(StoreError, match=rf"definition\.json .*a_field_of_tomorrow.*{remedy}"):
+        load_definition(objects, asked.name)
+    change(objects, definition, a_field_of_tomorrow=None, space={"layers": 3})
     with pytest.raises(StoreError, match=rf"definition\.json .*{remedy}"):
         load_definition(objects, asked.name)
     objects.put(definition, b"[1, 2")
