@@ -18,12 +18,12 @@ import json
 import math
 import time
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 
 from sweep.study.definition import folder
 from sweep.study.pairs import Hindrance, ProposalResult
 from trainables.config.renamed import renamed
-from trainables.plain import Json, finite
+from trainables.plain import Json, StoredPlain, with_leaves
 from trainables.records.arm_record import ArmRecord, Outcome, Status
 from trainables.records.objects import ObjectStore
 from trainables.records.parallel_reads import at_once
@@ -33,14 +33,17 @@ Point = dict[str, Json]  # dotted field of ArmConfig -> value
 JUDGING_VERSION = 4
 _JUDGED = "judged.json"
 _JUDGED_PACE = 20.0  # times as long as one took until the next one is put
-_RENAMED = {  # names and hindrances that earlier versions stored
+_RENAMED = {  # fields by the names that earlier versions stored
     "useful": "beats_trivial",
     "told_objective": "observed_objective",
     "told_missing_share": "observed_missing_share",
+}
+_WORDS = {  # infinities, and hindrances by the words that earlier versions stored
+    "inf": math.inf,
+    "-inf": -math.inf,
     "vacuous": "not binding",
     "not useful": "beats no trivial predictor",
 }
-_INFINITE = {"inf": math.inf, "-inf": -math.inf}
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,7 @@ class Observation:
 
 
 @dataclass(frozen=True)
-class ArmEnd:
+class ArmEnd(StoredPlain):
     """The end of one arm: the part of its record that listings need."""
 
     signature: str
@@ -88,11 +91,6 @@ class ArmEnd:
             record.ended_ms if record.status == "failed" else 0,
         )
 
-    @classmethod
-    def from_json(cls, plain: Mapping[str, Json]) -> ArmEnd:
-        """The end that ``asdict`` wrote."""
-        return cls(**{**plain, "warnings": tuple(plain["warnings"])})
-
 
 def record_key(record: ArmRecord | None) -> str:
     """A key that tells a final record from others of its arm; empty: there is no final record.
@@ -105,7 +103,7 @@ def record_key(record: ArmRecord | None) -> str:
 
 
 @dataclass(frozen=True)
-class ProposalOutcome:
+class ProposalOutcome(StoredPlain):
     """The outcome of one proposal over its search seeds. Small: all stay in memory."""
 
     number: int
@@ -158,32 +156,30 @@ class ProposalOutcome:
 
     def to_json(self) -> dict[str, Json]:
         """Plain values; NaN becomes null, an infinity a word: a layer may miss without bound."""
-        plain = {
-            name: str(value) if value in _INFINITE.values() else finite(value)
-            for name, value in vars(self).items()
-            if name != "number"
-        }
-        arms = [asdict(arm) for arm in self.arms]
-        return plain | {"judging_version": JUDGING_VERSION, "arms": arms}
+        values = {name: v for name, v in super().to_json().items() if name != "number"}
+        plain: dict[str, Json] = with_leaves(values, float, _number_or_word)
+        return plain | {"judging_version": JUDGING_VERSION}
 
     @classmethod
-    def from_json(cls, number: int, plain: Mapping[str, Json]) -> ProposalOutcome | None:
+    def from_stored(cls, number: int, plain: Mapping[str, Json]) -> ProposalOutcome | None:
         """The outcome that ``to_json`` wrote; None where other rules judged."""
-        values: dict[str, Json] = {
-            _RENAMED.get(n, n): math.nan
-            if v is None
-            else _INFINITE.get(v, v)
-            if isinstance(v, str)
-            else v
-            for n, v in plain.items()
-        }
-        if values.pop("judging_version", None) != JUDGING_VERSION:
+        if plain.get("judging_version") != JUDGING_VERSION:
             return None
-        values.pop("difference", None)  # of an earlier version, with the other sign
-        values["hindrance"] = _RENAMED.get(values["hindrance"], values["hindrance"])
-        values["arms"] = tuple(map(ArmEnd.from_json, plain["arms"]))
-        values["beside"] = tuple(plain.get("beside", ()))
-        return cls(number=number, **values)
+        values = {_RENAMED.get(name, name): value for name, value in plain.items()}
+        for name in ("judging_version", "difference"):  # an earlier gain, with the other sign
+            values.pop(name, None)
+        return cls.from_json({n: _restored(v) for n, v in values.items()} | {"number": number})
+
+
+def _number_or_word(value: float) -> float | str | None:
+    return value if math.isfinite(value) else None if math.isnan(value) else str(value)
+
+
+def _restored(value: Json) -> Json:
+    """The value of a field that was stored: NaN for null, a number or another word for a word."""
+    if value is None:
+        return math.nan
+    return _WORDS.get(value, value) if isinstance(value, str) else value
 
 
 @dataclass(frozen=True)
@@ -325,7 +321,7 @@ def _judged(objects: ObjectStore, sweep: str, setting: str) -> dict[int, StoredP
     def parse(plain: Mapping[str, Json]) -> dict[int, StoredProposal]:
         return {
             int(n): StoredProposal(
-                int(n), renamed(one["point"]), ProposalOutcome.from_json(int(n), one["outcome"])
+                int(n), renamed(one["point"]), ProposalOutcome.from_stored(int(n), one["outcome"])
             )
             for n, one in plain.items()
         }

@@ -103,12 +103,12 @@ def test_the_gain_of_the_best_is_told_or_unknown_beside_plain_training(
     for gain, said in ((0.25, "RMSE gain +0.250;"), (0.0, "+0.000;"), (math.nan, "p0: miss")):
         outcome = replace(coordinator.outcomes[first][0], gain=gain)
         coordinator.outcomes[first][0] = outcome
-        stored = ProposalOutcome.from_json(0, outcome.to_json())
+        stored = ProposalOutcome.from_stored(0, outcome.to_json())
         assert stored is not None
         assert stored.gain == pytest.approx(gain, nan_ok=True)
         assert said in "\n".join(shown(coordinator, 120))
     earlier = {n: v for n, v in outcome.to_json().items() if n != "gain"} | {"difference": -0.5}
-    read = ProposalOutcome.from_json(0, earlier)  # the sign was the other one
+    read = ProposalOutcome.from_stored(0, earlier)  # the sign was the other one
     assert read is not None
     assert math.isnan(read.gain)
 

@@ -65,7 +65,7 @@ def test_an_outcome_is_read_as_it_was_put(
     """Infinite is a layer that may not lose anything, and does: far from winning, not unknown."""
     put = replace(known[SETTINGS[0]][0], worst_missing_share=share)
     plain = json.loads(json.dumps(put.to_json(), allow_nan=False))
-    read = ProposalOutcome.from_json(0, plain)
+    read = ProposalOutcome.from_stored(0, plain)
     assert read is not None
     assert repr(read) == repr(put)
 
