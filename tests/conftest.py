@@ -329,9 +329,9 @@ def tables_are_made_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
     if not is_there("mlflow"):
         yield
         return
-    from sweep.tracking import client
+    from sweep.tracking import database
 
-    make, first = client._make_tables, tmp_path_factory.mktemp("tables") / "mlflow.db"
+    make, first = database._make_tables, tmp_path_factory.mktemp("tables") / "mlflow.db"
 
     def copied(database: Path) -> None:
         if not first.exists():
@@ -340,7 +340,7 @@ def tables_are_made_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
         shutil.copyfile(first, database)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(client, "_make_tables", copied)
+        patch.setattr(database, "_make_tables", copied)
         yield
 
 

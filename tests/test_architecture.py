@@ -26,6 +26,7 @@ OWNERS = {
     "mlflow": (
         "sweep/tracking/tracker.py",
         "sweep/tracking/client.py",
+        "sweep/tracking/database.py",
         "sweep/tracking/runs.py",
         "sweep/tracking/models.py",
     ),

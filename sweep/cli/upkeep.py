@@ -42,7 +42,7 @@ from sweep.tracking.address import (
     sweep_id,
     tracking_uri,
 )
-from sweep.tracking.client import refuse_other_schema
+from sweep.tracking.database import refuse_other_schema
 from trainables.errors import Failure, Misuse, SweepError, missing_plugin
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore

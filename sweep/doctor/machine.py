@@ -13,7 +13,7 @@ from pathlib import Path
 
 from sweep.doctor.check import Check, check_writable, last_line, nearest_folder, run_python
 from sweep.doctor.data import Scope, check_folder, check_requirement
-from sweep.tracking.address import shown, sqlite_path, tracking_uri
+from sweep.tracking.address import NO_LOCKS, shown, sqlite_path, tracking_uri, without_locks
 from trainables.code_version import DISTRIBUTION
 from trainables.errors import SweepError
 from trainables.fetching.cache import cache_root
@@ -166,7 +166,8 @@ def check_disk(storage: str) -> Check:
 
 def check_tracking(storage: str, mlflow: str | None) -> Check:
     """Check that MLflow answers and accepts writes where sweeps are tracked."""
-    from sweep.tracking.client import NO_LOCKS, OtherSchema, takes_writes, without_locks
+    from sweep.tracking.client import takes_writes
+    from sweep.tracking.database import OtherSchema
 
     without = "Sweeps run without MLflow, too; `sweep sync NAME` sends what it missed."
     try:

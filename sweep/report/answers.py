@@ -19,7 +19,7 @@ from sweep.study import advice
 from sweep.study.pairs import Pair
 from trainables.errors import BadData, Failure, Misuse
 from trainables.machine import file_locks
-from trainables.machine.atomic_files import remove_left_overs, write_atomically
+from trainables.machine.atomic_files import remove_temporary_files, write_atomically
 from trainables.records.arm_record import ArmRecord
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
@@ -196,7 +196,7 @@ def write_answers(
                 "generator": generator,
             }
             text = json.dumps(list(kept.values()), indent=1, ensure_ascii=False) + "\n"
-            remove_left_overs(path)  # of a call that was killed; the folder's lock is held
+            remove_temporary_files(path)  # of a call that was killed; the folder's lock is held
             write_atomically(path, text.encode())
         yield kept[instruction.judged_text]
 

@@ -33,7 +33,7 @@ from sweep.results.sweep_view import SweepView
 from sweep.study import advice
 from sweep.study.pairs import ReadRecord
 from trainables.errors import Failure, Misuse, StoreError, UnknownName
-from trainables.machine.atomic_files import atomic_file, remove_left_overs
+from trainables.machine.atomic_files import atomic_file, remove_temporary_files
 from trainables.machine.cores import usable_cores
 from trainables.machine.parent_process import end_with_parent
 from trainables.records.objects import ObjectStore
@@ -246,7 +246,7 @@ def _write(out: Path, files: Mapping[str, bytes], *, replace: bool = False) -> l
         for stale in _pages_of(keys, there):
             (out / stale).unlink()
         for file, content in files.items():
-            remove_left_overs(out / file)  # of a report that was killed
+            remove_temporary_files(out / file)  # of a report that was killed
             with atomic_file(out / file) as part:
                 part.write_bytes(content)
     except OSError as error:

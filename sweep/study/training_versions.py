@@ -1,4 +1,4 @@
-"""Training versions that signed a sweep's arms, found by the verdicts that name them.
+"""Training versions that signed a sweep's arms, by the verdicts that name them.
 
 Functions take the folder of the sweep's proposals, with ``judged.json`` of every setting, whichever
 version wrote it.

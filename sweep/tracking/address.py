@@ -12,12 +12,14 @@ import json
 import logging
 import os
 import re
+import textwrap
 import uuid
 from pathlib import Path
 from urllib.parse import unquote_plus
 
 from sweep.study.definition import Definition, folder
 from trainables.errors import Failure, Misuse
+from trainables.machine.file_locks import has_locks
 from trainables.records.objects import ObjectStore
 
 log = logging.getLogger(__name__)
@@ -36,9 +38,42 @@ ENVIRONMENT = {
     "DO_NOT_TRACK": "true",
 }
 
+NO_LOCKS = (
+    "Its file system has no locks, without which SQLite writes nothing: with --mlflow give an "
+    "MLflow server, or a file on a disk of this machine (sqlite:////FOLDER/mlflow.db)."
+)
+
 
 class TrackingError(Failure):
     """MLflow is away, or refuses what it is sent. The records hold all; `sweep sync` sends it."""
+
+
+def trouble(uri: str, error: Exception) -> TrackingError:
+    """The error as one of this project, with advice."""
+    first_line = (str(error).splitlines() or [type(error).__name__])[0].replace(uri, shown(uri))
+    cause = re.search(r"(?<!^)\[Errno -?\d+\] [^\"')]+", first_line)  # of a connection
+    message = cause[0] if cause else textwrap.shorten(first_line, 300, placeholder=" ...")
+    advice = ""
+    if re.search("malformed|not a database", message):
+        advice = (
+            " Its file is damaged: move it away, and `sweep sync NAME` sends all arms to a new one."
+        )
+    elif re.search("database is locked|disk I/O error", message) and without_locks(uri):
+        advice = f" {NO_LOCKS}"
+    elif "database is locked" in message:
+        advice = (
+            " Another program holds it: try again when that has ended. An MLflow server, unlike a "
+            "file, takes what several programs write."
+        )
+    return TrackingError(
+        f"MLflow at {shown(uri)} could not be reached, or refused: {message}.{advice}"
+    )
+
+
+def without_locks(uri: str) -> bool:
+    """True for an SQLite file on a file system without locks: SQLite cannot write there."""
+    file = sqlite_path(uri)
+    return file is not None and file.parent.is_dir() and not has_locks(file.parent)
 
 
 def tracking_uri(store_root: str, override: str | None = None) -> str:

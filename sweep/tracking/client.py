@@ -1,7 +1,4 @@
-"""MLflow client: construction, errors, and look-ups.
-
-MLflow migrates a database of an older version as soon as it opens it, and older versions can then
-no longer read it. It may be a whole team's, so that one of another version is refused instead.
+"""MLflow client: construction, and look-ups.
 
 An experiment belongs to one sweep of one store, by its tag ``sweep_id``: sweeps of equal names on a
 shared server keep apart. The first is called like its sweep, a later one also after its id.
@@ -9,30 +6,22 @@ shared server keep apart. The first is called like its sweep, a later one also a
 
 from __future__ import annotations
 
-import functools
 import logging
 import os
-import re
-import shlex
-import shutil
-import textwrap
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweep.study.advice import command
 from sweep.tracking.address import (
     ENVIRONMENT,
-    URI_VARIABLE,
     TrackingError,
-    is_server,
     shown,
     sqlite_path,
+    trouble,
 )
-from trainables.machine import scratch
-from trainables.machine.atomic_files import atomic_file, remove_left_overs
-from trainables.machine.file_locks import has_locks
+from sweep.tracking.database import create_database, refuse_other_schema
+from trainables.machine.atomic_files import remove_temporary_files
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -41,18 +30,7 @@ if TYPE_CHECKING:
 RUNS_PER_PAGE = 200  # a run takes about 0.1 MB in memory
 CREATED = "created_ns"  # a run's tag: the oldest of several runs of an arm is the one that counts
 SWEEP_ID = "sweep_id"  # an experiment's tag
-ALEMBIC = "alembic_version"  # a database's table: the revision of its schema
 PROBE = "sweep_doctor"  # an experiment's tag, for an instant
-
-
-NO_LOCKS = (
-    "Its file system has no locks, without which SQLite writes nothing: with --mlflow give an "
-    "MLflow server, or a file on a disk of this machine (sqlite:////FOLDER/mlflow.db)."
-)
-
-
-class OtherSchema(TrackingError):
-    """A database whose tables are not those of the installed MLflow; says what to do."""
 
 
 def make_client(uri: str) -> MlflowClient:
@@ -70,9 +48,9 @@ def make_client(uri: str) -> MlflowClient:
     path = sqlite_path(uri)
     if path is not None:
         if not path.exists():
-            _create_whole(path)
+            create_database(path)
         with suppress(OSError):  # of another user, say
-            remove_left_overs(path)
+            remove_temporary_files(path)
     try:
         refuse_other_schema(uri)
         return MlflowClient(tracking_uri=uri)
@@ -86,134 +64,12 @@ def make_client(uri: str) -> MlflowClient:
         raise trouble(uri, error) from error
 
 
-def refuse_other_schema(uri: str) -> None:
-    """Raise OtherSchema for a database with tables that MLflow here would migrate, or add to."""
-    path = sqlite_path(uri)
-    if is_server(uri) or (path is not None and not path.exists()):
-        return
-    from sqlalchemy.exc import SQLAlchemyError
-
-    try:
-        tables, revisions = _seen(uri)
-    except SQLAlchemyError as error:
-        raise trouble(uri, error) from error
-    known = _revisions()
-    if not tables or revisions == known[:1]:
-        return
-    from mlflow.version import VERSION
-
-    other = f"Give another one, or an MLflow server, with --mlflow or {URI_VARIABLE}"
-    schema = ", ".join(revisions)
-    if not revisions:
-        raise OtherSchema(
-            f"the database at {shown(uri)} has tables ({', '.join(sorted(tables)[:3])}), but not "
-            f"those of an MLflow: nothing was written into it. {other}."
-        )
-    if not set(revisions) <= set(known):
-        raise OtherSchema(
-            f"the database at {shown(uri)} has schema {schema}, which MLflow {VERSION}, installed "
-            "here, does not know: it belongs to a newer MLflow, or to another program. Nothing "
-            f"was written into it. {other}, or install that MLflow here."
-        )
-    address = shlex.quote(uri) if shown(uri) == uri else "ADDRESS"
-    raise OtherSchema(
-        f"MLflow's database at {shown(uri)} belongs to an older MLflow: it has schema {schema}, "
-        f"and MLflow {VERSION}, installed here, writes {known[0]}. Nothing was written into it: it "
-        "would be migrated, which cannot be undone, and the older MLflow could no longer open it. "
-        f"{other}; or, where everybody who uses it has MLflow {VERSION} or newer, copy the "
-        f"database and then migrate it with `mlflow db upgrade {address}`."
-    )
-
-
-_OF_EXTENSIONS = """SELECT relname FROM pg_class
-JOIN pg_depend ON objid = pg_class.oid AND classid = 'pg_class'::regclass WHERE deptype = 'e'"""
-
-
-def _seen(uri: str) -> tuple[set[str], list[str]]:
-    """The names of a database's tables, and the revisions of its schema. Only reads.
-
-    Tables of PostgreSQL's extensions are left out, say of PostGIS: an empty database may have them.
-    """
-    import sqlalchemy
-
-    engine = sqlalchemy.create_engine(uri)
-    try:
-        with engine.connect() as there:
-            tables = set(sqlalchemy.inspect(there).get_table_names())
-            if engine.dialect.name == "postgresql":
-                tables -= set(there.execute(sqlalchemy.text(_OF_EXTENSIONS)).scalars())
-            if ALEMBIC not in tables:
-                return tables, []
-            rows = there.execute(sqlalchemy.text(f"SELECT version_num FROM {ALEMBIC}"))
-            return tables - {ALEMBIC}, [str(row[0]) for row in rows]
-    finally:
-        engine.dispose()
-
-
-@functools.cache
-def _revisions() -> list[str]:
-    """The schemas that the installed MLflow knows, the newest first."""
-    from alembic.script import ScriptDirectory
-    from mlflow.store import db_migrations
-
-    scripts = ScriptDirectory(str(next(iter(db_migrations.__path__))))
-    return [script.revision for script in scripts.walk_revisions()]
-
-
-def _create_whole(path: Path) -> None:
-    """An empty MLflow database under its name all at once; one that is there meanwhile stays.
-
-    MLflow makes its tables one by one, for a second: a file left by a kill in between is refused by
-    every later client ("table already exists").
-    """
-    # mlflow keeps the file open and may still write when the process ends.
-    with scratch.held_folder(kind="mlflow-") as folder:
-        made = folder / "made.db"
-        _make_tables(made)
-        with suppress(FileExistsError), atomic_file(path, replace=False) as copy:
-            shutil.copyfile(made, copy)
-
-
-def _make_tables(database: Path) -> None:
-    from mlflow import MlflowClient
-
-    MlflowClient(tracking_uri=f"sqlite:///{database}").search_experiments(max_results=1)
-
-
 def foreign_errors() -> tuple[type[Exception], ...]:
     """Errors that mlflow raises when its store is away or refuses. Imports mlflow."""
     from mlflow.exceptions import MlflowException
     from sqlalchemy.exc import SQLAlchemyError
 
     return (MlflowException, SQLAlchemyError, OSError)
-
-
-def trouble(uri: str, error: Exception) -> TrackingError:
-    """The error as one of this project, with advice."""
-    first_line = (str(error).splitlines() or [type(error).__name__])[0].replace(uri, shown(uri))
-    cause = re.search(r"(?<!^)\[Errno -?\d+\] [^\"')]+", first_line)  # of a connection
-    message = cause[0] if cause else textwrap.shorten(first_line, 300, placeholder=" ...")
-    advice = ""
-    if re.search("malformed|not a database", message):
-        advice = (
-            " Its file is damaged: move it away, and `sweep sync NAME` sends all arms to a new one."
-        )
-    elif re.search("database is locked|disk I/O error", message) and without_locks(uri):
-        advice = f" {NO_LOCKS}"
-    elif "database is locked" in message:
-        advice = (
-            " Another program holds it: try again when that has ended. An MLflow server, unlike a "
-            "file, takes what several programs write."
-        )
-    return TrackingError(
-        f"MLflow at {shown(uri)} could not be reached, or refused: {message}.{advice}"
-    )
-
-
-def without_locks(uri: str) -> bool:
-    """True for an SQLite file on a file system without locks: SQLite cannot write there."""
-    file = sqlite_path(uri)
-    return file is not None and file.parent.is_dir() and not has_locks(file.parent)
 
 
 def takes_writes(uri: str) -> bool:
@@ -248,6 +104,11 @@ def search_runs(client: MlflowClient, experiment_id: str, filter_string: str) ->
         token = page.token
         if not token:
             return
+
+
+def signature_of(run: Run) -> str:
+    """The signature of the arm that a run shows."""
+    return str(run.data.tags["signature"])
 
 
 def age(run: Run) -> tuple[int, str]:
@@ -314,7 +175,7 @@ def run_ids(
     oldest: dict[str, tuple[int, str]] = {}
     try:
         for run in search_runs(make_client(uri), experiment.experiment_id, "tags.kind = 'arm'"):
-            signature = run.data.tags["signature"]
+            signature = signature_of(run)
             oldest[signature] = min(age(run), oldest.get(signature, age(run)))
     except foreign_errors() as error:
         raise trouble(uri, error) from error

@@ -14,6 +14,7 @@ from search_spaces.space import SearchSpace
 from sweep.study.definition import Definition
 from sweep.study.proposals import ProposalOutcome
 from sweep.study.selection import SettingResult
+from trainables.plain import Plain
 
 COLOUR = "mlflow.runColor"  # a run's tag
 # What else a run is marked with: words, and "yes" for both arms of the pair that a setting shows.
@@ -61,6 +62,17 @@ def colour(place: int, proposal: int | None, verdict: str = "") -> str:
 
 
 @dataclass(frozen=True)
+class ArmTags(Plain):
+    """The tags of an arm's run that its marks follow from."""
+
+    setting: str
+    signature: str
+    seed: str
+    outcome: str
+    proposal: str | None = None
+
+
+@dataclass(frozen=True)
 class Verdicts:
     """Verdicts of a sweep on its arms, when they are all seen together."""
 
@@ -98,14 +110,14 @@ class Verdicts:
                 shown |= {arm.signature for arm in both if arm is not None}
         return cls(tuple(settings), verdicts, outcomes, shown)
 
-    def marks(self, tags: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+    def marks(self, tags: ArmTags) -> tuple[str, dict[str, str]]:
         """Name of an arm's run, and the tags that mark it, from the tags it was made with."""
-        setting, signature = tags["setting"], tags["signature"]
-        proposal = int(tags["proposal"]) if "proposal" in tags else None
-        verdict = PLAIN if proposal is None else self.by_signature.get(signature, tags["outcome"])
+        setting, signature = tags.setting, tags.signature
+        proposal = None if tags.proposal is None else int(tags.proposal)
+        verdict = PLAIN if proposal is None else self.by_signature.get(signature, tags.outcome)
         place = self.settings.index(setting)
         label = setting_labels(self.settings)[setting]
-        return run_name(label, setting, proposal, int(tags["seed"]), verdict), {
+        return run_name(label, setting, proposal, int(tags.seed), verdict), {
             COLOUR: colour(place, proposal, verdict),
             VERDICT: verdict,
             IN_PAIR: "yes" if signature in self.shown else "no",

@@ -19,8 +19,8 @@ from sweep.study.advice import command
 from sweep.study.feasibility import Judgement
 from sweep.study.pairs import Pair, ProposalResult
 from sweep.tracking import descent_sweep_loader
-from sweep.tracking.address import TrackingError, is_server, shown
-from sweep.tracking.client import SWEEP_ID, find_experiment, foreign_errors, make_client, trouble
+from sweep.tracking.address import TrackingError, is_server, shown, trouble
+from sweep.tracking.client import SWEEP_ID, find_experiment, foreign_errors, make_client
 from sweep.tracking.client import run_ids as runs_of
 from sweep.tracking.rows import params_of
 from sweep.tracking.tracker import Tracker
@@ -62,20 +62,22 @@ class ModelArm:
     def tags(self) -> dict[str, str]:
         """Tags that tell this model from others in MLflow's tables."""
         record, judged = self.record, self.judgement
-        tags = {
+        measured, verdict = {}, {}
+        if record.evaluation is not None:
+            measured = {"objective": f"{record.evaluation.objective:.6g}"}
+        if judged is not None:
+            is_feasible = "yes" if judged.feasible else "no"
+            verdict = {"feasible": is_feasible, "missing_share": f"{judged.worst:.3f}"}
+        return {
             "setting": self.setting,
             "arm": record.config.arm,
             "proposal": str(self.proposal),
             "seed": str(record.config.seed),
             _SIGNATURE: record.signature,
             "descent_sweep": training_version(),
+            **measured,
+            **verdict,
         }
-        if record.evaluation is not None:
-            tags["objective"] = f"{record.evaluation.objective:.6g}"
-        if judged is not None:
-            tags["feasible"] = "yes" if judged.feasible else "no"
-            tags["missing_share"] = f"{judged.worst:.3f}"
-        return tags
 
 
 @dataclass(frozen=True)

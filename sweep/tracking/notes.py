@@ -35,8 +35,8 @@ def run_note(arm: TrackedArm) -> str:
     if record.reason:
         paragraphs.append(f"**{record.status}**: {record.reason}")
     paragraphs += [f"* Seen in training: {warning}" for warning in record.warnings]
-    if codes := arm.verdict.get("codes"):
-        paragraphs.append(sentence(two_codes(codes)))
+    if arm.verdict.codes:
+        paragraphs.append(sentence(two_codes(arm.verdict.codes)))
     if not record.config.matched_capacity:
         paragraphs.append(sentence(brief("unmatched capacity")))
     paragraphs.append(
@@ -52,8 +52,8 @@ def _head(arm: TrackedArm) -> str:
     who = "plain training" if config.constraint is None else f"constrained, proposal {arm.proposal}"
     share = arm.pair.get(WORST_MISSING_SHARE, math.nan)
     missing = "" if math.isnan(share) else f" (worst missing share {share:+.2f})"
-    if certificate := arm.verdict.get("certificate"):
-        missing += f", by 95 % bounds over {arm.verdict['certificate_counts']}: {certificate}"
+    if certificate := arm.verdict.certificate:
+        missing += f", by 95 % bounds over {arm.verdict.certificate_counts}: {certificate}"
     values = f" {values_text(arm.searched)}." if arm.searched else ""
     return f"**{arm.setting}**, {who}, seed {config.seed}: **{arm.outcome}**{missing}.{values}"
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from trainables.config.test_conditions import gamma_key, seen_and_unseen
-from trainables.plain import Json
+from trainables.plain import Json, Plain
 from trainables.records.arm_record import (
     ACCURACY_CURVE,
     DESCENT_CURVE,
@@ -48,6 +48,7 @@ LONGEST_PARAM = 6000  # characters; MLflow cuts longer ones in silence
 # Points of a curve lie this far apart, for the view over relative time.
 CURVE_POINT_MS = 1000
 STEPS_PER_GAMMA, STEPS_PER_SEVERITY = 100, 1000
+_NO_PARAMS = ("data.folder", "constraint")  # the second: null, of an unconstrained arm
 
 # How much better than the baseline; there when both arms finished.
 OBJECTIVE_GAIN = f"{OBJECTIVE}_gain"
@@ -62,6 +63,18 @@ class Row(NamedTuple):
     value: float  # finite or NaN: MLflow would turn an infinity into 1.8e308
     timestamp_ms: int
     step: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairTags(Plain):
+    """Tags of a judged pair, by their names in MLflow; an empty one is not sent."""
+
+    certificate: str = ""
+    certificate_counts: str = ""
+    codes: str = ""
+    edges: str = ""
+    not_binding: str = ""
+    unconstrained_ended: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,9 +95,7 @@ class TrackedArm:
     pair: Mapping[str, float] = field(default_factory=dict)
     curves: Mapping[str, Curve] = field(default_factory=dict)
     gains: Mapping[str, float] = field(default_factory=dict)
-    # Tags of a judged pair: certificate and what it counts, codes, edges, not_binding,
-    # unconstrained_ended.
-    verdict: Mapping[str, str] = field(default_factory=dict)
+    verdict: PairTags = PairTags()
     unconstrained_signature: str | None = None  # the baseline of a constrained arm
     phase: str = "search"  # or confirmation: what its sweep is
 
@@ -100,11 +111,8 @@ def params_of(record: ArmRecord) -> dict[str, str]:
     An unconstrained arm has no ``constraint.*`` at all: parallel coordinates would draw an empty
     value at the top of the axis, as if it were the largest.
     """
-    plain = record.config.to_json()
-    del plain["data"]["folder"]
-    if record.config.constraint is None:
-        del plain["constraint"]
-    return flattened(plain)
+    params = flattened(record.config.to_json())
+    return {name: text for name, text in params.items() if name not in _NO_PARAMS}
 
 
 def flattened(plain: Mapping[str, Json], prefix: str = "") -> dict[str, str]:

@@ -17,8 +17,8 @@ from sys import intern
 from typing import TYPE_CHECKING
 
 from sweep.tracking.address import TrackingError
-from sweep.tracking.client import CREATED, age, search_runs
-from sweep.tracking.marks import Verdicts
+from sweep.tracking.client import CREATED, age, search_runs, signature_of
+from sweep.tracking.marks import ArmTags, Verdicts
 from sweep.tracking.rows import OBJECTIVE_GAIN, Row, TrackedArm, final_rows, report_metrics
 from sweep.tracking.tags import LAYOUT, LAYOUT_VERSION, tags_of
 
@@ -107,9 +107,7 @@ class Runs:
         if there is not None:
             return there
         first = {**tags, CREATED: str(time.time_ns())}
-        self._client.create_run(
-            self.experiment_id, start_time=started_ms, run_name=name, tags=first
-        )
+        self._client.create_run(self.experiment_id, started_ms, first, run_name=name)
         self.created += 1
         there = self._search(signature)
         if there is None:
@@ -133,11 +131,9 @@ class Runs:
             return run_id
         current = self._by_id(signature, run_id)
         self._checked_s[run_id] = time.monotonic()
-        if current is None:
-            return None
-        if current.run_id != run_id:  # arms that were linked since the last look name the old one
-            self.rename_baseline(run_id, current.run_id)
-        return current.run_id
+        if current is not None and current.run_id != run_id:
+            self.rename_baseline(run_id, current.run_id)  # arms linked meanwhile name the old one
+        return None if current is None else current.run_id
 
     def is_whole(self, signature: str) -> bool:
         """True if a finished arm's run is known to have all that will ever be sent."""
@@ -161,19 +157,20 @@ class Runs:
             run_id, there = run.info.run_id, run.data.tags
             if not {"setting", "seed", "outcome"} <= there.keys():
                 continue  # made by another writer just now
-            name, tags = verdicts.marks(there)
+            arm = ArmTags.from_json(there)
+            name, tags = verdicts.marks(arm)
             if run.info.run_name != name:
                 self._client.update_run(run_id, name=name)
             new = {key: value for key, value in tags.items() if there.get(key) != value}
             if new:
                 self._client.log_batch(run_id, tags=[RunTag(*tag) for tag in new.items()])
-            if there["signature"] in self._known:
-                self._known[there["signature"]].tags.update(new)
+            if arm.signature in self._known:
+                self._known[arm.signature].tags.update(new)
 
     def rename_baseline(self, old: str, new: str) -> None:
         """Have every run that names the run ``old`` as its baseline's name ``new``."""
         named = search_runs(self._client, self.experiment_id, f"tags.{BASELINE} = '{old}'")
-        for run_id, signature in [(r.info.run_id, r.data.tags["signature"]) for r in named]:
+        for run_id, signature in [(run.info.run_id, signature_of(run)) for run in named]:
             self._client.set_tag(run_id, BASELINE, new)
             self._complete.discard(signature)  # its gains are over the old one
             if signature in self._known:
@@ -219,18 +216,17 @@ class Runs:
             self._client.delete_run(run.info.run_id)
         self.let_go(signature)
         self._doubtful.discard(signature)
-        return (
-            self._keep(signature, TrackedRun.from_mlflow(oldest_first[0])) if oldest_first else None
-        )
+        if not oldest_first:
+            return None
+        return self._keep(signature, TrackedRun.from_mlflow(oldest_first[0]))
 
     def _listed(self) -> dict[str, str]:
         """Run ids of all arms by signature, asked for once; lost races are deleted."""
         if self._ids is None:
             oldest: dict[str, tuple[int, str]] = {}
-            every: set[str] = set()
-            complete: set[str] = set()
+            every, complete = set[str](), set[str]()  # run ids
             for run in search_runs(self._client, self.experiment_id, "tags.kind = 'arm'"):
-                signature, run_id = run.data.tags["signature"], run.info.run_id
+                signature, run_id = signature_of(run), run.info.run_id
                 oldest[signature] = min(age(run), oldest.get(signature, age(run)))
                 every.add(run_id)
                 if TrackedRun.from_mlflow(run).is_whole:

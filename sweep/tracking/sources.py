@@ -17,7 +17,7 @@ from sweep.study.arms import Arm, RecordReader, stored_arms
 from sweep.study.definition import Definition
 from sweep.study.pairs import COUNTED, Pair, ProposalResult, pairs_of
 from sweep.tracking.marks import setting_labels
-from sweep.tracking.rows import OBJECTIVE_GAIN, Curve, TrackedArm
+from sweep.tracking.rows import OBJECTIVE_GAIN, Curve, PairTags, TrackedArm
 from trainables.config.test_conditions import seen_and_unseen
 from trainables.primal_dual.certificate import counted
 from trainables.primal_dual.constraints import demanded_descent
@@ -87,30 +87,26 @@ class StoredArms:
             pair={} if pair is None else pair_metrics(pair),
             curves={} if pair is None else pair_curves(pair),
             gains={} if gains is None else gains.at_gamma,
-            verdict={} if pair is None else self._verdict(arm, pair),
+            verdict=PairTags() if pair is None else self._verdict(arm, pair),
             unconstrained_signature=baseline,
             phase=self._space.phase,
         )
 
-    def _verdict(self, arm: Arm, pair: Pair) -> dict[str, str]:
-        setting = self._space.setting(arm.setting)
+    def _verdict(self, arm: Arm, pair: Pair) -> PairTags:
+        setting, plain = self._space.setting(arm.setting), pair.unconstrained
         point = {name: arm.config.value_of(name) for name in self._space.ranges}
-        tags = {"edges": "; ".join(edges_of(self._space, setting, point))}
-        if pair.judgement is not None:
-            certificate = pair.judgement.certificate
-            tags["certificate"] = certificate.verdict
-            tags["certificate_counts"] = counted(
-                certificate.units, certificate.cluster, certificate.held_out
-            )
-        if pair.is_not_binding:
-            tags["not_binding"] = "yes"
-        if pair.unconstrained is not None and pair.unconstrained.status in COUNTED:
-            tags["unconstrained_ended"] = pair.unconstrained.status
-        both = (pair.constrained, pair.unconstrained)
-        codes = {one.code or UNKNOWN_CODE for one in both if one is not None}
-        if len(codes) > 1 or ", then " in "".join(codes):
-            tags["codes"] = " and by ".join(sorted(codes))
-        return {name: value for name, value in tags.items() if value}
+        certificate = None if pair.judgement is None else pair.judgement.certificate
+        counts = certificate and (certificate.units, certificate.cluster, certificate.held_out)
+        codes = {one.code or UNKNOWN_CODE for one in (pair.constrained, plain) if one is not None}
+        are_several = len(codes) > 1 or ", then " in "".join(codes)
+        return PairTags(
+            certificate=certificate.verdict if certificate else "",
+            certificate_counts=counted(*counts) if counts else "",
+            codes=" and by ".join(sorted(codes)) if are_several else "",
+            edges="; ".join(edges_of(self._space, setting, point)),
+            not_binding="yes" if pair.is_not_binding else "",
+            unconstrained_ended=plain.status if plain and plain.status in COUNTED else "",
+        )
 
 
 def pair_metrics(pair: Pair) -> dict[str, float]:

@@ -5,11 +5,20 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import fields
 
 from sweep.study.selection import outcome_text
 from sweep.tracking.marks import COLOUR, colour
 from sweep.tracking.notes import run_note
-from sweep.tracking.rows import TrackedArm, cut, final_values, flattened, last_step, report_metrics
+from sweep.tracking.rows import (
+    PairTags,
+    TrackedArm,
+    cut,
+    final_values,
+    flattened,
+    last_step,
+    report_metrics,
+)
 from trainables.records.arm_record import Outcome, Status
 
 # Characters; MLflow cuts at 8000 in silence, and a cut tag would be sent again and again.
@@ -25,12 +34,7 @@ _MAY_GO = (
     "reason",
     "unconstrained_signature",
     "non_finite",
-    "certificate",
-    "certificate_counts",
-    "codes",
-    "edges",
-    "not_binding",
-    "unconstrained_ended",
+    *(tag.name for tag in fields(PairTags)),
 )
 
 RUN_STATUS: Mapping[Status, str] = {
@@ -70,7 +74,7 @@ def tags_of(arm: TrackedArm) -> dict[str, str]:
         "reason": record.reason,
         "unconstrained_signature": arm.unconstrained_signature or "",
         "matched_capacity": "" if record.config.matched_capacity else "no",
-        **arm.verdict,
+        **arm.verdict.to_json(),
         "non_finite": _non_finite(arm),
         NOTE: run_note(arm),
     }

@@ -22,14 +22,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from sweep.study.advice import counted
-from sweep.tracking.address import TrackingError, is_server, shown, sqlite_path
-from sweep.tracking.client import (
-    create_experiment,
-    find_experiment,
-    foreign_errors,
-    make_client,
+from sweep.tracking.address import (
+    TrackingError,
+    is_server,
+    shown,
+    sqlite_path,
     trouble,
 )
+from sweep.tracking.client import create_experiment, find_experiment, foreign_errors, make_client
 from sweep.tracking.marks import run_name
 from sweep.tracking.notes import sweep_note
 from sweep.tracking.rows import (
@@ -147,7 +147,7 @@ class Tracker:
         tags = summary_tags(sweep, outcomes)
 
         def send() -> str:
-            first = {"kind": tags["kind"], "sweep": sweep}
+            first = {"kind": "sweep", "sweep": sweep}
             known = self._runs(sweep).get("", f"sweep {sweep}", first, started_ms)
             text = json.dumps(definition, indent=2) + "\n"
             self._send(known, [], {}, tags | self._artifact(known, "definition.json", text))

@@ -55,7 +55,7 @@ def left_overs(path: Path) -> Iterator[Path]:
     return path.parent.glob(f".{glob.escape(path.name[:_NAMED])}.{'[0-9a-f]' * 32}.tmp")
 
 
-def remove_left_overs(path: Path) -> None:
+def remove_temporary_files(path: Path) -> None:
     """Remove temporary files of ``path``; a writer that is alive would fail, so hold its lock."""
     for temporary in left_overs(path):
         temporary.unlink(missing_ok=True)

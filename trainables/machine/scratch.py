@@ -32,7 +32,7 @@ def held_folder(place: str = "", kind: str = "") -> Iterator[Path]:
         OSError: none can be made there.
     """
     place = place or tempfile.gettempdir()
-    remove_left_overs(place)
+    remove_abandoned_folders(place)
     folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{kind}", dir=place))
     try:
         unnamed = folder / f".{OWNER}"
@@ -52,7 +52,7 @@ def remove(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def remove_left_overs(place: str) -> None:
+def remove_abandoned_folders(place: str) -> None:
     """Remove the folders of processes that were killed: nobody holds their lock any more."""
     for owner in Path(place).glob(f"{PREFIX}*/{OWNER}"):
         try:

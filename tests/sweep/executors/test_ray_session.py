@@ -138,7 +138,7 @@ def test_what_a_killed_driver_left_behind_a_link_is_removed(
         pass
     monkeypatch.undo()
     assert (len(list(short.iterdir())), len(list(far.iterdir()))) == (1, 1)
-    scratch.remove_left_overs(str(short))
+    scratch.remove_abandoned_folders(str(short))
     assert (list(short.iterdir()), list(far.iterdir())) == ([], [])
 
 

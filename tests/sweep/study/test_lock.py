@@ -161,7 +161,7 @@ def test_the_folder_for_ray_needs_no_locks(
 
     monkeypatch.setattr(ray_session, "_short_folder", lambda: str(tmp_path))
     with ray_session._scratch_folder() as folder:
-        scratch.remove_left_overs(str(tmp_path))
+        scratch.remove_abandoned_folders(str(tmp_path))
         assert folder.is_dir()
 
 
@@ -175,13 +175,13 @@ def test_a_driver_that_starts_leaves_the_folder_of_another_that_starts(
 
     def second_driver_comes_first(file: IO[str], how: int) -> None:
         monkeypatch.setattr(fcntl, "flock", flock)
-        scratch.remove_left_overs(str(tmp_path))
+        scratch.remove_abandoned_folders(str(tmp_path))
         flock(file, how)
 
     monkeypatch.setattr(fcntl, "flock", second_driver_comes_first)
     with ray_session._scratch_folder() as folder:
         assert folder.is_dir()
-        scratch.remove_left_overs(str(tmp_path))  # nor once it is held
+        scratch.remove_abandoned_folders(str(tmp_path))  # nor once it is held
         assert folder.is_dir()
     assert not list(tmp_path.iterdir())
 
@@ -190,7 +190,7 @@ def test_the_folder_of_a_driver_that_was_killed_is_removed(tmp_path: Path) -> No
     left = tmp_path / f"{scratch.PREFIX}left"
     left.mkdir()
     (left / scratch.OWNER).touch()
-    scratch.remove_left_overs(str(tmp_path))
+    scratch.remove_abandoned_folders(str(tmp_path))
     assert not left.exists()
 
 
@@ -202,7 +202,7 @@ def test_what_strangers_leave_in_the_temporary_folder_is_not_waited_for(tmp_path
     link = tmp_path / f"{scratch.PREFIX}link" / scratch.OWNER
     link.symlink_to(tmp_path / "mine")
     (tmp_path / f"{scratch.PREFIX}folder" / scratch.OWNER).mkdir()
-    scratch.remove_left_overs(str(tmp_path))
+    scratch.remove_abandoned_folders(str(tmp_path))
     assert len(list(tmp_path.iterdir())) == 4
 
 
@@ -213,5 +213,5 @@ def test_another_users_folder_is_left_alone(tmp_path: Path) -> None:
         left.mkdir()
         (left / scratch.OWNER).touch()
         os.chown(left if whose == "folder" else left / scratch.OWNER, 65534, 65534)
-    scratch.remove_left_overs(str(tmp_path))
+    scratch.remove_abandoned_folders(str(tmp_path))
     assert len(list(tmp_path.iterdir())) == 2

@@ -18,16 +18,15 @@ from threading import Thread
 import pytest
 
 from sweep.doctor import machine
-from sweep.tracking.address import TrackingError, tracking_uri
+from sweep.tracking.address import TrackingError, tracking_uri, trouble
 from sweep.tracking.client import (
     SWEEP_ID,
     experiment_of,
     make_client,
-    refuse_other_schema,
     run_ids,
     takes_writes,
-    trouble,
 )
+from sweep.tracking.database import refuse_other_schema
 from sweep.tracking.tracker import Tracker
 from tests.support.command_line import sweep
 from tests.support.servers.mlflow_servers import free_port

@@ -108,7 +108,7 @@ def test_what_pages_say_already_is_not_sent_again(
 
 
 def test_without_a_winner_the_closest_pair_is_shown_and_says_so() -> None:
-    tags = {"setting": "a", "signature": "s1", "proposal": "4", "seed": "0", "outcome": "x"}
+    tags = marks.ArmTags("a", "s1", seed="0", outcome="x", proposal="4")
     verdicts = Verdicts(("a", "b"), {"s1": marks.CLOSEST}, {"s1": "infeasible"}, {"s1"})
     assert verdicts.marks(tags) == (
         "CLOSEST p4 s0 a",

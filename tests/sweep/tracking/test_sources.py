@@ -118,10 +118,10 @@ def test_tracking_is_told_how_sure_a_verdict_is_and_where_the_point_lies(
 ) -> None:
     arms = by_signature(objects).values()
     feasible = next(a for a in arms if a.outcome == "feasible")
-    assert feasible.verdict["certificate"] == "undecided"
-    assert feasible.verdict["certificate_counts"] == "2 windows of 1 clip"
+    assert feasible.verdict.certificate == "undecided"
+    assert feasible.verdict.certificate_counts == "2 windows of 1 clip"
     assert "by 95 % bounds over 2 windows of 1 clip: undecided" in run_note(feasible)
-    assert "alpha 0.2 is at the low end" in feasible.verdict["edges"]
+    assert "alpha 0.2 is at the low end" in feasible.verdict.edges
     tags, plain = tags_of(feasible), next(a for a in arms if a.proposal is None)
     assert (tags["certificate"], "not_binding" in tags) == ("undecided", False)
     assert "certificate" not in tags_of(plain)
