@@ -31,7 +31,6 @@ from sweep.tracking.address import (
 )
 from sweep.tracking.client import create_experiment, find_experiment, foreign_errors, make_client
 from sweep.tracking.marks import run_name
-from sweep.tracking.notes import sweep_note
 from sweep.tracking.rows import (
     Row,
     TrackedArm,
@@ -53,7 +52,15 @@ from sweep.tracking.runs import (
     is_of_earlier_attempt,
     missing_final_rows,
 )
-from sweep.tracking.tags import NOTE, RUN_STATUS, first_tags, stale_tags, summary_tags, tags_of
+from sweep.tracking.tags import (
+    NOTE,
+    RUN_STATUS,
+    first_tags,
+    stale_tags,
+    summary_tags,
+    sweep_note,
+    tags_of,
+)
 from sweep.tracking.views import searched_fields, views
 from trainables.plain import Json
 from trainables.retries import ARTIFACT_TRIES
