@@ -42,7 +42,7 @@ OWNERS = {
         "sweep/executors/ray_cluster.py",
         "sweep/executors/ray_session.py",
         "sweep/cluster/jobs.py",
-        "sweep/cluster/tunnel.py",
+        "sweep/cluster/route.py",
     ),
     "sklearn": ("trainables/probes.py",),
     "statsmodels": ("sweep/statistics/failures.py",),

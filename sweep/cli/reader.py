@@ -21,7 +21,7 @@ from http.server import BaseHTTPRequestHandler
 from importlib import import_module
 from socketserver import ForkingMixIn, TCPServer
 
-from sweep.cluster import tunnel
+from sweep.cluster import route, tunnel
 from sweep.cluster.questions import SIGNATURE, key_of, signature
 from sweep.cluster.submission import Question
 from sweep.tracking.client import make_client
@@ -128,7 +128,7 @@ def _prepare() -> None:
 def main() -> None:
     """Answer until no question has come for a while, or other code is installed."""
     code_version()  # before more of the code is read
-    port = int(os.environ.get(tunnel.READER_VARIABLE, tunnel.READER_PORT))
+    port = int(os.environ.get(route.READER_VARIABLE, route.READER_PORT))
     try:
         server = _Server(port, key_of(tunnel.token(None), sys.argv[1]))
         _prepare()
@@ -136,7 +136,7 @@ def main() -> None:
     except OSError as error:
         raise SystemExit(
             f"port {port} of this machine's loopback is not available ({error}): export another "
-            f"{tunnel.READER_VARIABLE} in cluster.yaml, and run `ray up`."
+            f"{route.READER_VARIABLE} in cluster.yaml, and run `ray up`."
         ) from error
     with server:
         print(f"answers on 127.0.0.1:{port}", flush=True)

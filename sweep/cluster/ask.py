@@ -106,14 +106,14 @@ def request_answer(address: str, storage: str | None, *words: str) -> Answer:
     Through a tunnel its reader is asked, at once; where there is none a job answers, and then one
     is started for the next verb.
     """
-    from sweep.cluster import tunnel
+    from sweep.cluster import route, tunnel
 
     options = place(address, storage)
     if tunnel.is_url(address):
         with cluster(address) as jobs:
             return ask(jobs, words, storage, options=options)
     secret = tunnel.token(address)
-    to = tunnel.route(Path(address))
+    to = route.find_route(Path(address))
     with tunnel.tunnel(to, with_reader=True) as way:
         every = listed(way.port, secret)
         question = _question(words, storage, every, options)
@@ -168,14 +168,14 @@ def show_page(address: str, storage: str | None, words: Sequence[str], port: int
 
     What the head serves on its loopback comes through a tunnel, until Ctrl-C.
     """
-    from sweep.cluster import tunnel
+    from sweep.cluster import route, tunnel
 
     page = output_of(request_answer(address, storage, *words)).strip()
     parts = urlsplit(page)
     if tunnel.is_url(address) or parts.hostname not in tunnel.LOOPBACK:
         click.echo(page)
         return
-    to = replace(tunnel.route(Path(address)), port=parts.port or 80)
+    to = replace(route.find_route(Path(address)), port=parts.port or 80)
     with tunnel.tunnel(to, port) as way:
         click.echo(parts._replace(netloc=f"127.0.0.1:{way.port}").geturl())
         click.echo("Ctrl-C ends the tunnel.", err=True)

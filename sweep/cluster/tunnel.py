@@ -1,12 +1,10 @@
 """Connection from a laptop to a cluster's job server: a URL, or an SSH tunnel.
 
-The job server listens on the head's loopback only. What ssh needs (head, user, key, proxy) is asked
-of Ray, which knows it from `ray up`; the options are those Ray connects with.
+The job server listens on the head's loopback only.
 """
 
 from __future__ import annotations
 
-import io
 import os
 import re
 import shlex
@@ -15,72 +13,21 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, redirect_stdout
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 from urllib.parse import urlsplit
 
 from sweep.cluster.cluster_yaml import read
+from sweep.cluster.route import KNOWN_HOSTS, READY, Route, find_route
 from sweep.tracking.address import shown
 from trainables.errors import Failure, Misuse
 
-DASHBOARD_PORT = 8265
-READER_PORT = 8266  # of the head's loopback, for sweep/cli/reader.py
-READER_VARIABLE = "SWEEP_READER_PORT"  # of the head's environment: another port than that
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 CONNECT_S = 30.0
 WAIT_S = 0.05
-READY = "sweep-tunnel-is-open"  # said by the head's shell, which starts once ssh has the port here
 TOKEN_FILE = "~/.ray/auth_token"
-SSH_OPTIONS = {
-    "BatchMode": "yes",  # a question that nobody sees would hang
-    "ControlPath": "none",  # a connection that is shared would keep the tunnel
-    "ConnectTimeout": "20",
-    "ExitOnForwardFailure": "yes",
-    "ServerAliveInterval": "5",
-    "ServerAliveCountMax": "3",
-    "LogLevel": "ERROR",
-}
-KNOWN_HOSTS = "~/.ssh/descent-sweep.known_hosts"  # heads with fixed addresses, as first met
-
-
-@dataclass(frozen=True)
-class Route:
-    """The way of ssh to the head."""
-
-    host: str
-    user: str
-    key: str | None  # path of the private key; None: what ssh finds by itself
-    proxy_command: str | None
-    port: int = DASHBOARD_PORT  # that is wanted of the head's loopback: the job server's
-    is_fixed: bool = False  # the address is of one machine for good, not a cloud's
-    reader_port: int = READER_PORT
-
-    def command(self, local_port: int, local_reader_port: int = 0) -> list[str]:
-        """The command of the tunnel, which ends with its standard input, and so with its owner."""
-        options = SSH_OPTIONS | self._host_keys()
-        if self.key is not None:
-            options["IdentitiesOnly"] = "yes"
-        if self.proxy_command is not None:
-            options["ProxyCommand"] = self.proxy_command
-        reader = ["-L", f"127.0.0.1:{local_reader_port}:127.0.0.1:{self.reader_port}"]
-        return [
-            "ssh",
-            *(word for name, value in options.items() for word in ("-o", f"{name}={value}")),
-            *(("-i", str(Path(self.key).expanduser())) if self.key is not None else ()),
-            *("-L", f"127.0.0.1:{local_port}:127.0.0.1:{self.port}"),
-            *(reader if local_reader_port else ()),
-            f"{self.user}@{self.host}",
-            f"echo {READY}; cat >/dev/null",
-        ]
-
-    def _host_keys(self) -> dict[str, str]:
-        """Options that keep the first key of a fixed address; a cloud gives addresses anew."""
-        if not self.is_fixed:
-            return {"StrictHostKeyChecking": "no", "UserKnownHostsFile": os.devnull}  # as Ray
-        file = f'"{Path(KNOWN_HOSTS).expanduser()}"'
-        return {"StrictHostKeyChecking": "accept-new", "UserKnownHostsFile": file}
 
 
 @contextmanager
@@ -97,7 +44,7 @@ def reached(address: str) -> Iterator[str]:
     if is_url(address):
         yield address.rstrip("/")
         return
-    with tunnel(route(Path(address))) as way:
+    with tunnel(find_route(Path(address))) as way:
         yield f"http://127.0.0.1:{way.port}"
 
 
@@ -147,73 +94,6 @@ def token(address: str | None) -> str | None:
 def _mounted_token(address: str | None) -> str | None:
     mounts = {} if address is None or is_url(address) else read(address).get("file_mounts") or {}
     return next((str(here) for remote, here in mounts.items() if remote == TOKEN_FILE), None)
-
-
-def route(file: Path) -> Route:
-    """The way to the head of a cluster.yaml, from what Ray knows of it.
-
-    A head with a fixed address is not looked up: only the laptop of `ray up` has a note of it.
-    """
-    config = read(file)
-    provider, auth = config.get("provider") or {}, config.get("auth") or {}
-    start = " ".join(map(str, config.get("head_start_ray_commands") or ()))
-    port = re.search(r"--dashboard-port[= ](\d+)", start)
-    lists = ("setup_commands", "head_setup_commands", "head_start_ray_commands")
-    commands = " ".join(str(command) for name in lists for command in config.get(name) or ())
-    reader_port = re.findall(rf"{READER_VARIABLE}=[\"']?(\d+)", commands)
-    is_fixed = provider.get("type") == "local" and bool(provider.get("head_ip"))
-    try:
-        if is_fixed:
-            host = str(provider["head_ip"])
-        else:
-            if not auth.get("ssh_private_key"):
-                raise Misuse(
-                    f"{file} lacks auth.ssh_private_key: only Ray knows the key of its head, "
-                    "and makes a new key pair where it finds none. Name yours; one that Ray made "
-                    "on AWS lies in ~/.ssh, as ray-autoscaler_*.pem."
-                )
-            host = _head_of(file)
-        user = str(auth["ssh_user"])
-    except KeyError as error:
-        raise Misuse(f"{file} lacks {error}, which ssh to its head needs.") from error
-    return Route(
-        host,
-        user,
-        auth.get("ssh_private_key"),
-        auth.get("ssh_proxy_command"),
-        int(port.group(1)) if port else DASHBOARD_PORT,
-        is_fixed,
-        int(reader_port[-1]) if reader_port else READER_PORT,
-    )
-
-
-def way_in(file: Path) -> str:
-    """The way that ``route`` takes, in words, without a request to anybody."""
-    config = read(file)
-    provider, auth = config["provider"], config.get("auth") or {}
-    user = auth.get("ssh_user", "?")
-    if provider.get("type") == "local" and provider.get("head_ip"):
-        way = f"ssh to {user}@{provider['head_ip']}, which {file.name} names"
-    else:
-        way = (
-            f"ssh as {user} to the head of {config.get('cluster_name')}, which Ray asks the "
-            f"provider of {file.name} for ({provider.get('type')})"
-        )
-    return way + (", through its ssh_proxy_command" if auth.get("ssh_proxy_command") else "")
-
-
-def _head_of(file: Path) -> str:
-    """The head's address, as `ray get-head-ip` finds it."""
-    from ray.autoscaler import sdk
-
-    try:
-        with redirect_stdout(io.StringIO()):  # Ray tells there what it does
-            return str(sdk.get_head_node_ip(str(file)))
-    except Exception as error:  # every provider has errors of its own
-        raise Failure(
-            f"Ray finds no head of {file}: {str(error).rstrip('.')}. Is the cluster up? "
-            f"`ray up {file}` starts it."
-        ) from error
 
 
 @dataclass(frozen=True)

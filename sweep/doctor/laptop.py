@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import requests
 
-from sweep.cluster import ask, tunnel
+from sweep.cluster import ask, route, tunnel
 from sweep.cluster.cluster_yaml import read
 from sweep.cluster.jobs import Jobs
 from sweep.doctor.check import OPEN_CLUSTER_ADVICE, SILENT_HEAD_ADVICE, Check, last_line
@@ -78,8 +78,8 @@ def _check_reached(
 ) -> Iterator[Check]:
     """Every check that needs a way to the cluster."""
     if file is not None:  # before a connection to an address that a file names
-        yield Check("way in", True, tunnel.way_in(file))
-    host = urlsplit(address).hostname if file is None else tunnel.route(file).host
+        yield Check("way in", True, route.describe_route(file))
+    host = urlsplit(address).hostname if file is None else route.find_route(file).host
     with tunnel.reached(address) as url:
         yield Check("head", True, f"{host} is reached" + (" through ssh" if file else ""))
         refusal = check_strangers(url)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from sweep.cluster.tunnel import READY
+from sweep.cluster.route import READY
 
 # For as long as its standard input is open.
 SSH = """#!{python}

@@ -22,7 +22,7 @@ import pytest
 
 from sweep.cli import reader
 from sweep.cli.answer import answer
-from sweep.cluster import questions, tunnel
+from sweep.cluster import questions, route
 from sweep.cluster.job_list import READER, Job
 from sweep.cluster.jobs import ANSWERS
 from sweep.cluster.submission import Answer, Question
@@ -356,7 +356,7 @@ def test_the_port_that_a_cluster_yaml_names_is_asked(quote: str, tmp_path: Path)
         "setup_commands": [set_up],
     }
     file.write_text(json.dumps(plain))
-    assert tunnel.route(file).reader_port == 8277
+    assert route.find_route(file).reader_port == 8277
 
 
 def test_a_question_to_another_port_is_not_answered(up: Up) -> None:

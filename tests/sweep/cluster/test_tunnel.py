@@ -18,7 +18,8 @@ from threading import Thread
 
 import pytest
 
-from sweep.cluster.tunnel import Route, is_url, reached, route, token, tunnel
+from sweep.cluster.route import Route, find_route
+from sweep.cluster.tunnel import is_url, reached, token, tunnel
 from tests.support.drivers import wait_until
 from tests.support.servers.ssh_stand_in import stand_in
 from trainables.errors import Failure, Misuse
@@ -93,7 +94,7 @@ def test_a_url_is_used_as_it_is() -> None:
 
 
 def test_the_way_to_a_head_is_what_its_file_says(cluster_file: Path) -> None:
-    assert route(cluster_file) == Route("10.0.0.7", "me", "~/.ssh/lab", None, 8270, True)
+    assert find_route(cluster_file) == Route("10.0.0.7", "me", "~/.ssh/lab", None, 8270, True)
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Ray's open files
@@ -104,14 +105,14 @@ def test_a_cluster_that_is_not_up_is_told(tmp_path: Path) -> None:
         "provider: {type: external, module: no_such_module.Provider}\n"
     )
     with pytest.raises(Failure, match=r"Ray finds no head of .*[^.]\. Is the cluster up\?"):
-        route(path)
+        find_route(path)
 
 
 def test_a_file_without_a_user_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "cluster.yaml"
     path.write_text("cluster_name: lab\nprovider: {type: local, head_ip: 10.0.0.7}\n")
     with pytest.raises(Misuse, match="lacks 'ssh_user'"):
-        route(path)
+        find_route(path)
 
 
 # --- tokens ---------------------------------------------------------------------------------------
@@ -202,7 +203,8 @@ def test_a_port_that_is_taken_is_refused(ssh: Path, head: int) -> None:
 
 def test_a_tunnel_does_not_outlive_a_laptop_that_is_killed(ssh: Path, head: int) -> None:
     code = (
-        "import sys\nfrom sweep.cluster.tunnel import Route, tunnel\n"
+        "import sys\nfrom sweep.cluster.route import Route\n"
+        "from sweep.cluster.tunnel import tunnel\n"
         f"with tunnel(Route('head', 'me', None, None, {head})) as way:\n"
         "    print(way.port, flush=True)\n    sys.stdin.read()\n"
     )

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from sweep.cli.doctor import doctor
-from sweep.cluster import tunnel
+from sweep.cluster import route
 from sweep.doctor import cluster as doctor_cluster
 from sweep.doctor import laptop as doctor_remote
 from sweep.doctor.data import Scope, list_requirements
@@ -222,7 +222,7 @@ def test_of_a_cloud_it_is_said_whom_ray_asks_before_it_is_asked(tmp_path: Path) 
         "cluster_name: lab\nprovider: {type: aws, region: us-west-2}\n"
         "auth: {ssh_user: ubuntu, ssh_private_key: /gone, ssh_proxy_command: ssh -W %h:%p gate}\n"
     )
-    assert tunnel.way_in(file) == (
+    assert route.describe_route(file) == (
         "ssh as ubuntu to the head of lab, which Ray asks the provider of aws.yaml for (aws), "
         "through its ssh_proxy_command"
     )

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from sweep.cluster.cluster_yaml import read
-from sweep.cluster.tunnel import route
+from sweep.cluster.route import find_route
 from tests.support.servers.clouds import REGION, Cloud, Request, enter
 from trainables.errors import Misuse
 from trainables.plain import Json
@@ -296,12 +296,12 @@ def test_a_laptop_that_looks_makes_no_key(
     plain = copy.deepcopy(plain)
     path = tmp_path / "cluster.yaml"
     path.write_text(yaml.safe_dump(plain))
-    assert route(path).key == plain["auth"].pop("ssh_private_key")
+    assert find_route(path).key == plain["auth"].pop("ssh_private_key")
     for node_type in plain["available_node_types"].values():
         del node_type["node_config"]["KeyName"]
     path.write_text(yaml.safe_dump(plain))
     with pytest.raises(Misuse, match=r"lacks auth\.ssh_private_key"):
-        route(path)
+        find_route(path)
     assert cloud.client("ec2").describe_key_pairs()["KeyPairs"] == []
 
 
