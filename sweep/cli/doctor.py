@@ -19,7 +19,7 @@ from sweep.cli.options import (
 )
 from sweep.cli.sweep_options import Place, SpaceOptions, collected
 from sweep.doctor.check import Check
-from sweep.doctor.data import Requirement, Scope, list_requirements
+from sweep.doctor.scope import Requirement, Scope, list_requirements
 from sweep.study.opening import open_store
 from trainables.errors import Misuse
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
-from trainables.plain import Json
+from trainables.plain import Json, Plain, with_names
 
 TOKEN_ADVICE = (
     "Every node needs RAY_AUTH_MODE=token and the same token before `ray start` (docs/cluster.md)."
@@ -22,7 +22,7 @@ SILENT_HEAD_ADVICE = (
 
 
 @dataclass(frozen=True)
-class Check:
+class Check(Plain):
     """One line of `sweep doctor`."""
 
     name: str
@@ -32,17 +32,12 @@ class Check:
 
     def to_json(self) -> dict[str, Json]:
         """Plain values, as docs/schemas/doctor.json describes them."""
-        return {
-            "name": self.name,
-            "passed": self.passed,
-            "found": self.finding,
-            "advice": self.advice,
-        }
+        return with_names(super().to_json(), {"finding": "found"})  # type: ignore[no-any-return]
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Json]) -> Check:
         """The check that ``to_json`` describes."""
-        return cls(plain["name"], plain["passed"], plain["found"], plain["advice"])
+        return super().from_json(with_names(plain, {"found": "finding"}))
 
 
 def check_writable(name: str, folder: Path, advice: str) -> Check:

@@ -27,8 +27,8 @@ from sweep.doctor.check import (
     run_python,
 )
 from sweep.doctor.compare import check_clocks, check_machines, compare_reports, silent_report
-from sweep.doctor.data import Scope
 from sweep.doctor.node import Node, NodeReport, Request, describe_node, read_clock
+from sweep.doctor.scope import Scope
 from sweep.executors.ray_session import attached_ray
 from sweep.study.advice import counted
 from trainables.errors import Failure

@@ -13,11 +13,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from search_spaces.space import SearchSpace
 from sweep.doctor.check import Check, nearest_folder
+from sweep.doctor.scope import Requirement
 from sweep.study.advice import counted
 from trainables.config.arm import DataConfig, ModelConfig
-from trainables.config.fields import Section
 from trainables.datasets.places import folders_of, with_default_folder
 from trainables.errors import BadData, StoreError, SweepError
 from trainables.fetching.cache import cache_root
@@ -35,33 +34,6 @@ CHECKPOINT_ADVICE = "docs/text.md and docs/spaces.md describe where checkpoints 
 
 
 @dataclass(frozen=True)
-class Requirement(Section):
-    """A data set, or a checkpoint, that some arm reads."""
-
-    task: str
-    data: DataConfig | None = None
-    model: ModelConfig | None = None
-
-    @property
-    def name(self) -> str:
-        """The name of its check."""
-        if self.data is not None:
-            return f"data {self.data.name}"
-        assert self.model is not None
-        return f"checkpoint {self.model.checkpoint}"
-
-
-@dataclass(frozen=True)
-class Scope(Section):
-    """Everything to check apart from the machines themselves, each at its place on them."""
-
-    mlflow: str | None = None  # address of the MLflow server; None: where a sweep would be tracked
-    folder: str | None = None  # to look for data sets in
-    requirements: tuple[Requirement, ...] = ()  # of a search space
-    machines: tuple[str, ...] = ()  # that should be workers, by address or name
-
-
-@dataclass(frozen=True)
 class Inventory:
     """Files that are present, in words."""
 
@@ -72,19 +44,6 @@ class Inventory:
 
     def __str__(self) -> str:
         return "; ".join([self.text, *self.notes])
-
-
-def list_requirements(space: SearchSpace) -> tuple[Requirement, ...]:
-    """Every data set and checkpoint of a space, each once."""
-    requirements: dict[str, Requirement] = {}
-    for setting in space.settings:
-        run = space.run(setting, {}, seed=space.search_seeds[0])
-        data = Requirement(run.task, data=run.data)
-        requirements.setdefault(f"{data.name} {run.data.folder}", data)
-        if run.model.checkpoint is not None:
-            model = Requirement(run.task, model=run.model)
-            requirements.setdefault(f"{model.name} {run.model.name}", model)
-    return tuple(requirements.values())
 
 
 def check_requirement(requirement: Requirement) -> Check:

@@ -18,9 +18,9 @@ from sweep.cluster import ask, route, tunnel
 from sweep.cluster.cluster_yaml import read
 from sweep.cluster.jobs import Jobs
 from sweep.doctor.check import OPEN_CLUSTER_ADVICE, SILENT_HEAD_ADVICE, Check, last_line
-from sweep.doctor.data import Scope
 from sweep.doctor.node import check_token_file
 from sweep.doctor.ports import NEVER_OPEN, find_open_ports
+from sweep.doctor.scope import Scope
 from sweep.doctor.yaml_check import check_cluster_file
 from sweep.tracking.address import refuse_password
 from trainables.code_version import code_version

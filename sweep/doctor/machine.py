@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sweep.doctor.check import Check, check_writable, last_line, nearest_folder, run_python
-from sweep.doctor.data import Scope, check_folder, check_requirement
+from sweep.doctor.data import check_folder, check_requirement
+from sweep.doctor.scope import Scope
 from sweep.tracking.address import NO_LOCKS, shown, sqlite_path, tracking_uri, without_locks
 from trainables.code_version import DISTRIBUTION
 from trainables.errors import SweepError

@@ -13,8 +13,9 @@ from pathlib import Path
 from sweep.cluster.tunnel import LOOPBACK, TOKEN_FILE
 from sweep.doctor import machine
 from sweep.doctor.check import Check, last_line, run_python
-from sweep.doctor.data import Requirement, check_folder, check_requirement, take_inventory
+from sweep.doctor.data import check_folder, check_requirement, take_inventory
 from sweep.doctor.ports import NEVER_OPEN, find_open_ports
+from sweep.doctor.scope import Requirement
 from trainables.code_version import DISTRIBUTION, code_version
 from trainables.environment import package_versions
 from trainables.errors import SweepError

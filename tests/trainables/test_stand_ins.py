@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sweep.doctor.data import Requirement, check_folder, check_requirement
+from sweep.doctor.data import check_folder, check_requirement
+from sweep.doctor.scope import Requirement
 from tests.support.data.data_folders import LAYOUTS
 from tests.support.data.ped2_folders import config, write_original
 from tests.support.data.text_folders import TEXT_LAYOUTS

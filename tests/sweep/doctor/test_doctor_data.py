@@ -11,13 +11,8 @@ from pathlib import Path
 import pytest
 
 from search_spaces.space import SearchSpace, Setting
-from sweep.doctor.data import (
-    Requirement,
-    check_folder,
-    check_requirement,
-    list_requirements,
-    take_inventory,
-)
+from sweep.doctor.data import check_folder, check_requirement, take_inventory
+from sweep.doctor.scope import Requirement, list_requirements
 from tests.support.data.checkpoints import tiny_vit
 from tests.support.data.data_folders import LAYOUTS
 from tests.support.data.text_folders import TEXT_LAYOUTS

@@ -17,8 +17,8 @@ from sweep.cli.doctor import doctor
 from sweep.cluster import route
 from sweep.doctor import cluster as doctor_cluster
 from sweep.doctor import laptop as doctor_remote
-from sweep.doctor.data import Scope, list_requirements
 from sweep.doctor.laptop import check_ports_from_here, check_strangers
+from sweep.doctor.scope import Scope, list_requirements
 from tests.support.command_line import refused, sweep
 from tests.support.servers.mlflow_servers import free_port
 from tests.support.sweeps import SPACE

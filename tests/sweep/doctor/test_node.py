@@ -18,7 +18,6 @@ from sweep.doctor.compare import (
     compare_reports,
     silent_report,
 )
-from sweep.doctor.data import list_requirements
 from sweep.doctor.node import (
     Node,
     NodeReport,
@@ -29,6 +28,7 @@ from sweep.doctor.node import (
     compare_gpus,
     describe_node,
 )
+from sweep.doctor.scope import list_requirements
 from tests.support.sweeps import SPACE
 from trainables.code_version import code_version
 from trainables.records.objects import ObjectStore

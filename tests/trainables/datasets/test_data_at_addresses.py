@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from search_spaces.space import SearchSpace, Setting
-from sweep.doctor.data import check_folder, check_requirement, list_requirements
+from sweep.doctor.data import check_folder, check_requirement
+from sweep.doctor.scope import list_requirements
 from sweep.study.definition import load_definition, put_definition
 from sweep.study.requirements import fetch, resolve_checkpoints, resolve_data
 from tests.support.command_line import refused, sweep
