@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,10 +20,10 @@ from sweep.cli.options import (
     named_here,
     storage_option,
 )
-from sweep.cli.sweep_options import OPTIONS, Place, SweepOptions, SweepRequest, collected
+from sweep.cli.sweep_options import Place, SweepOptions, SweepRequest, collected
 from sweep.cluster import ask
 from sweep.cluster.submission import ANSWER, Submission
-from sweep.executors.executor import Executor
+from sweep.executors.executor import Executor, Where
 from sweep.run import notifications
 from sweep.run.budget import NO_LIMIT, Budget
 from sweep.study import advice
@@ -41,6 +41,14 @@ if TYPE_CHECKING:
 ACCEPT_S = 120.0  # for the head to accept a submission, which may take decoding data
 RECONNECT_S = (1.0, 5.0, 30.0, 60.0)  # before each new try of `logs -f` to connect
 
+
+@dataclass(frozen=True)
+class _Cluster(Executor):
+    """The cluster that a sweep is submitted to."""
+
+    where: Where = field(default="cluster", init=False)
+
+
 notify_option = click.option(
     "--notify",
     metavar="URL|COMMAND",
@@ -55,10 +63,7 @@ notify_option = click.option(
 @address_option
 @collected(request=SweepRequest)
 @storage_option
-@OPTIONS["workers"]
-@OPTIONS["fuse"]
-@OPTIONS["processes"]
-@collected(budget=Budget)
+@collected(executor=_Cluster, budget=Budget)
 @accept_code_option
 @click.option("--mlflow", metavar="URI", help="MLflow server, as seen from the cluster.")
 @notify_option
@@ -67,9 +72,7 @@ def submit(
     address: str | None,
     request: SweepRequest,
     storage: str,
-    workers: int | None,
-    fuse: int | None,
-    processes: int | None,
+    executor: _Cluster,
     budget: Budget,
     accept_code: bool,
     mlflow: str | None,
@@ -95,7 +98,7 @@ def submit(
         mlflow=mlflow,
         accept_code=accept_code,
     )
-    send(address, sent, request, Executor("cluster", workers, fuse, processes), notify, budget)
+    send(address, sent, request, executor, notify, budget)
 
 
 def send(

@@ -22,7 +22,7 @@ from importlib import import_module
 from socketserver import ForkingMixIn, TCPServer
 
 from sweep.cluster import route, tunnel
-from sweep.cluster.questions import SIGNATURE, key_of, signature
+from sweep.cluster.questions import SIGNATURE, SignedQuestion, key_of, signature
 from sweep.cluster.submission import Question
 from sweep.tracking.client import make_client
 from trainables.code_version import code_version
@@ -93,14 +93,16 @@ class _Questions(BaseHTTPRequestHandler):
         if not hmac.compare_digest(self.headers.get(SIGNATURE, "").encode(), signed):
             self.send_error(403)
             return
-        plain = json.loads(body)
-        if (plain["version"], plain["port"]) != (code_version(), self.server.server_address[1]):
+        signed_question = SignedQuestion.from_json(json.loads(body))
+        meant_for = (signed_question.version, signed_question.port)
+        if meant_for != (code_version(), self.server.server_address[1]):
             self.send_error(409)
             return
-        signal.alarm(math.ceil(plain["wait_s"]) + 1)  # then the laptop no longer waits
+        signal.alarm(math.ceil(signed_question.wait_s) + 1)  # then the laptop no longer waits
         from sweep.cli.answer import answer
 
-        content = json.dumps(asdict(answer(Question.parse(plain["question"])))).encode()
+        reply = answer(Question.parse(signed_question.question))
+        content = json.dumps(asdict(reply)).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(content)))
         self.send_header(SIGNATURE, signature(self.server.key, signed, content))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import click
 from rich.live import Live
@@ -107,7 +107,8 @@ def name_or_newest(name: str | None, place: Place) -> str:
     if place.address is None:
         names = newest_first(open_store(place.storage))
     else:
-        names = [entry["name"] for entry in ask.json_of(place.address, given_storage(), "list")]
+        entries = ask.json_of(place.address, given_storage(), "list")
+        names = [ListedSweep.from_json(entry).name for entry in entries]
     if not names:
         raise Misuse(_no_sweeps_text(place))
     note(f"{names[0]}, the newest sweep:")
@@ -202,8 +203,9 @@ def status(name: str | None, place: ShownSettings, watch: bool, as_json: bool) -
                 return
             out = console()
             with ask.readable(name, is_remote=place.address is not None):
-                entry["settings"] = _matching_entries(name, entry["settings"], place.patterns)
                 now = StatusAnswer.from_json(entry)
+                kept = catalog.matching([s.setting for s in now.settings], place.patterns, name)
+                now = replace(now, settings=[s for s in now.settings if s.setting in kept])
                 goes_on = watch and now.state == "running"
                 if goes_on and out.is_terminal:
                     live = live or stack.enter_context(Live(auto_refresh=False, transient=True))
@@ -230,14 +232,6 @@ def _status_entry(objects: ObjectStore, view: SweepView) -> dict[str, Json]:
         **summarize_spending(objects, view).to_json(),
         "failed_alike": failed_alike(objects, view.definition.name) or None,
     }
-
-
-def _matching_entries(
-    sweep: str, entries: Sequence[Mapping[str, Json]], patterns: Sequence[str]
-) -> list[Mapping[str, Json]]:
-    """The entries of settings that match a pattern of --only; all without a pattern."""
-    kept = catalog.matching([entry["setting"] for entry in entries], patterns, sweep)
-    return [entry for entry in entries if entry["setting"] in kept]
 
 
 def _confirmed_text(name: str, place: ShownSettings) -> str:
@@ -357,30 +351,30 @@ def best(name: str | None, place: ShownSettings, as_json: bool) -> None:
         else:
             _, view = open_sweep(place.storage, name, "pairs")
             entries = best_entries(view, run_ids(objects, view.definition) if as_json else {})
-    if is_confirmation := isinstance(entries, Mapping):
-        kept = _matching_entries(name, entries["settings"], place.patterns)
-        entries = {**entries, "settings": kept}
-    else:
-        entries = _matching_entries(name, entries, place.patterns)
+    is_confirmation = isinstance(entries, Mapping)
+    settings = entries["settings"] if is_confirmation else entries
+    kept = catalog.matching([one["setting"] for one in settings], place.patterns, name)
+    settings = [one for one in settings if one["setting"] in kept]
+    shown: Json = {**entries, "settings": settings} if is_confirmation else settings
     if as_json:
-        print_json(entries)
+        print_json(shown)
         return
     with ask.readable(name, is_remote=place.address is not None):
         if is_confirmation:
             from sweep.cli.text.confirmed import print_confirmed, print_outcome
             from sweep.confirmation.summary import ConfirmationSummary
 
-            confirmation = ConfirmationSummary.from_json(entries)
+            confirmation = ConfirmationSummary.from_json(shown)
             print_outcome(confirmation)
             click.echo()
             print_confirmed(confirmation)
             return
-        summaries = [SettingSummary.from_json(entry) for entry in entries]
+        summaries = [SettingSummary.from_json(entry) for entry in settings]
         print_answer(summaries)
         if confirmed := _confirmed_text(name, place):
             console().print(Paragraph(confirmed))
         click.echo()
-        if len(entries) > FEW_SETTINGS and place.is_short:
+        if len(summaries) > FEW_SETTINGS and place.is_short:
             print_overview(summaries)
         else:
             print_best(summaries, confirmed)

@@ -51,7 +51,6 @@ from sweep.study.definition import Definition, definition_name, load_definition
 from sweep.study.opening import find_sweep, open_store
 from sweep.study.registration import refuse_second_driver, registered, resolved
 from trainables.errors import InvalidValue, Misuse
-from trainables.plain import Json
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
@@ -254,19 +253,20 @@ def _train(objects: ObjectStore, definition: Definition, request: Replications) 
 def _show_plan(search: Definition, plan: ReplicationsPlan, *, as_json: bool) -> None:
     """Print the plan before anything is trained: tests, power and cost."""
     arms, hours = arms_of_a_replication(search, plan), _hours(search, plan)
-    entry: dict[str, Json] = {
-        **plan.to_json(),
-        "digest": plan.digest,
-        "arms_of_a_replication": arms,
-        "arms": plan.count * sum(arms.values()),
-        "hours": hours,
-    }
     if as_json:
-        print_json(entry)
+        print_json(
+            {
+                **plan.to_json(),
+                "digest": plan.digest,
+                "arms_of_a_replication": arms,
+                "arms": plan.count * sum(arms.values()),
+                "hours": hours,
+            }
+        )
         return
     from sweep.cli.text.replications import print_replications_plan  # scipy
 
-    print_replications_plan(plan, entry, search.space.base.facts.metric.unit)
+    print_replications_plan(plan, arms, hours, search.space.base.facts.metric.unit)
 
 
 def _hours(search: Definition, plan: ReplicationsPlan) -> float | None:

@@ -176,19 +176,17 @@ def _print_space(space: SearchSpace) -> None:
     if space.ranges:
         out.print()
         ranges = [
-            {
-                "searched": name,
-                "range": text,
-                "in": where,
-                "first": _first_text(space, name, settings),
-            }
+            (name, text, where, _first_text(space, name, settings))
             for name in space.ranges
             for text, where, settings in _ranges_by_setting(space, name)
         ]
-        if not any(row["in"] for row in ranges):
-            ranges = [{k: v for k, v in row.items() if k != "in"} for row in ranges]
-        out.print(table(ranges, right=("first",), unbroken=("searched",)))
-        if any("(" in row["first"] for row in ranges):
+        differ = any(where for _, _, where, _ in ranges)
+        rows = [
+            {"searched": name, "range": text, **({"in": where} if differ else {}), "first": first}
+            for name, text, where, first in ranges
+        ]
+        out.print(table(rows, right=("first",), unbroken=("searched",)))
+        if any("(" in first for _, _, _, first in ranges):
             out.print("first: in the unit of the range; in brackets, the value that a run gets.")
         for warning in idle_ranges(space):
             out.print(f"[yellow]![/yellow] {escape(warning)}")
@@ -258,14 +256,15 @@ def _also_sets(setting: Setting) -> str:
     """Fields of a setting that are not part of its name."""
     fields = {name.removeprefix("constraint."): value for name, value in setting.fields.items()}
     words = setting.name.split("-")
-    is_named = {
-        "data.name": fields.get("data.name") in words,
-        "model.name": len(words) > 2,
-        "model.layers": f"L{fields.get('model.layers')}" in words,
-        "train_gamma": f"g{fields.get('train_gamma', -1):g}" in words,
+    as_words = {
+        "data.name": fields.get("data.name"),
+        "model.layers": f"L{fields.get('model.layers')}",
+        "train_gamma": f"g{fields.get('train_gamma', -1):g}",
     }
-    if is_named["data.name"] and is_named["train_gamma"]:
-        fields = {name: value for name, value in fields.items() if not is_named.get(name)}
+    named = {name for name, word in as_words.items() if word in words}
+    if {"data.name", "train_gamma"} <= named:
+        named |= {"model.name"} if len(words) > 2 else set()
+        fields = {name: value for name, value in fields.items() if name not in named}
     return _listed(fields)
 
 

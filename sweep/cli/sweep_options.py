@@ -241,18 +241,17 @@ class SweepRequest(SpaceOptions, SweepOptions):
         from sweep.study.definition import Definition
 
         named_space = catalog.find(self.space, full=self.full)
-        named_fields = parse_values(self.values)
-        if self.proposals is not None:
-            named_fields["n_proposals"] = self.proposals
-        if self.seeds is not None:
-            named_fields["search_seeds"] = parse_seeds(self.seeds)
-        space = named_space.space
+        space, folder = named_space.space, self.data
         if self.data is not None and catalog.is_data_set(self.data):
-            space = catalog.with_data_set(space, self.data)
-        elif self.data is not None:
-            named_fields["data.folder"] = self.data
-        if self.stall_after is not None:
-            named_fields["stall_after_s"] = self.stall_after
+            space, folder = catalog.with_data_set(space, self.data), None
+        by_option = {
+            "n_proposals": self.proposals,
+            "search_seeds": None if self.seeds is None else parse_seeds(self.seeds),
+            "data.folder": folder,
+            "stall_after_s": self.stall_after,
+        }
+        named_fields = parse_values(self.values)
+        named_fields |= {name: value for name, value in by_option.items() if value is not None}
         default = f"{named_space.name}-full" if self.full else named_space.name
         name = default if self.name is None else self.name
         chosen = catalog.with_values(catalog.only(space, self.patterns), named_fields)

@@ -11,14 +11,26 @@ import json
 import secrets
 import socket
 import time
-from dataclasses import asdict
+from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
 from threading import Timer
 
 from sweep.cluster.submission import Answer, Question
 from trainables.code_version import code_version
+from trainables.plain import Plain
 
 SIGNATURE = "Sweep-Signature"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SignedQuestion(Plain):
+    """The body of a question, which its signature covers."""
+
+    once: str  # no answer to another question is taken for this one's
+    version: str  # the laptop's ``code_version``
+    port: int  # the reader's
+    wait_s: float  # for the answer
+    question: str  # a Question as JSON
 
 
 def key_of(token: str | None, job: str) -> bytes:
@@ -43,14 +55,14 @@ def ask(
     None when there is no reader, it refuses, or what answers is not that reader. Raises
     TimeoutError.
     """
-    plain = {
-        "once": secrets.token_hex(16),  # no answer to another question is taken for this one's
-        "version": code_version(),
-        "port": heads_port or port,
-        "wait_s": wait_s,
-        "question": json.dumps(asdict(question)),
-    }
-    body = json.dumps(plain).encode()
+    plain = SignedQuestion(
+        once=secrets.token_hex(16),
+        version=code_version(),
+        port=heads_port or port,
+        wait_s=wait_s,
+        question=json.dumps(question.to_json()),
+    )
+    body = json.dumps(plain.to_json()).encode()
     signed = signature(key, body)
     give_up = time.monotonic() + wait_s
     reader = HTTPConnection("127.0.0.1", port, timeout=wait_s)

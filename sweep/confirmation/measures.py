@@ -44,7 +44,7 @@ def measures_of(config: ArmConfig, evaluation: Evaluation) -> Measures:
 def constant_of(config: ArmConfig, evaluation: Evaluation) -> Measures:
     """The same of the best constant prediction, on the data that an arm was measured on."""
     shifts = evaluation.shift_references.get("constant", {})
-    return _measures(config, evaluation.references["constant"], shifts)
+    return _measures(config, evaluation.constant_scores, shifts)
 
 
 def outcomes(

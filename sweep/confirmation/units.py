@@ -166,7 +166,7 @@ def _constant(
     reference = arms.reference(seed)
     if reference is None:
         return None
-    scores = reference.references["constant"]
+    scores = reference.constant_scores
     scores_C = np.array([scores[gamma_key(g)] for g in _gammas(arms, measure)])
     means_C = scores_C if factor is None else (scores_C / factor) ** 2
     return replace(like, means_CU=np.repeat(means_C[:, None], len(like.names), axis=1))

@@ -256,8 +256,7 @@ def _described(config: ArmConfig, folder: Path) -> ModelConfig:
     sizes = {"num_hidden_layers": 12} | (SMALL_DECODER if is_decoder else {})
     for word, of_word in (DECODERS if is_decoder else SIZES).items():
         sizes |= of_word if word in name.lower() else {}
-    if model.layers:
-        sizes["num_hidden_layers"] = model.layers
+    layers = model.layers or sizes["num_hidden_layers"]
     side = data.frame_size
     described: dict[str, object] = {"model_type": "vit", "image_size": side}
     if is_decoder:
@@ -265,6 +264,7 @@ def _described(config: ArmConfig, folder: Path) -> ModelConfig:
     elif config.facts.reads_texts:
         described = {"model_type": "bert", "max_position_embeddings": max(512, data.max_length)}
     images = {"image_processor_type": "ViTImageProcessor", "size": {"height": side, "width": side}}
-    (folder / "config.json").write_text(json.dumps(described | sizes))
+    described |= sizes | {"num_hidden_layers": layers}
+    (folder / "config.json").write_text(json.dumps(described))
     (folder / "preprocessor_config.json").write_text(json.dumps(images))
-    return replace(model, checkpoint=str(folder), layers=sizes["num_hidden_layers"])
+    return replace(model, checkpoint=str(folder), layers=layers)

@@ -11,9 +11,11 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from sweep.study.arms import Arm
 from sweep.study.definition import folder
+from trainables.plain import Plain
 from trainables.records.arm_record import Status
 from trainables.records.objects import ObjectStore
 from trainables.retries import ARMS_ALIKE
@@ -32,7 +34,7 @@ def failure_kind(reason: str) -> str:
     >>> failure_kind("no file /data/clip_01.avi of arm 3f9a01c2d4e5f607: 2.5e-3 GB")
     'no file / of arm #: # GB'
     """
-    return _VARYING.sub(lambda match: "/" if match["path"] else "#", reason)
+    return _VARYING.sub(lambda match: "/" if match.lastgroup == "path" else "#", reason)
 
 
 class FirstFailures:
@@ -82,9 +84,17 @@ class FirstFailures:
         return [f"{self.why} Mend that first: a resume trains these arms again.", *others]
 
 
+@dataclass(frozen=True)
+class _End(Plain):
+    """The end of a run whose first arms failed alike."""
+
+    why: str
+    ended_s: float = 0.0  # since 1970
+
+
 def put_failed_alike(objects: ObjectStore, sweep: str, why: str) -> None:
     """Store why a run has ended, and the time."""
-    objects.put_json(_name(sweep), {"why": why, "ended_s": time.time()})
+    objects.put_json(_name(sweep), _End(why, time.time()).to_json())
 
 
 def failed_alike(objects: ObjectStore, sweep: str, *, since_s: float = 0.0) -> str:
@@ -95,10 +105,8 @@ def failed_alike(objects: ObjectStore, sweep: str, *, since_s: float = 0.0) -> s
         sweep: its name.
         since_s: a run that ended before, in seconds since 1970, does not count.
     """
-    ended_s, why = objects.get_derived(
-        _name(sweep), lambda plain: (float(plain.get("ended_s", 0.0)), str(plain["why"]))
-    ) or (0.0, "")
-    return why if ended_s >= since_s else ""
+    end = objects.get_derived(_name(sweep), _End.from_json)
+    return end.why if end is not None and end.ended_s >= since_s else ""
 
 
 def drop_failed_alike(objects: ObjectStore, sweep: str) -> None:

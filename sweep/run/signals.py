@@ -17,12 +17,14 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING
 
 from sweep.run.watching import polling
 from sweep.study.definition import folder
 from trainables.errors import StoreError, UnreadableObject
+from trainables.plain import Plain
 from trainables.records.objects import ObjectStore
 
 if TYPE_CHECKING:
@@ -38,17 +40,23 @@ FROM_OUTSIDE = frozenset({signal.SIGTERM, signal.SIGHUP})
 GRACE_S = 12.0  # of the 30 s that batch systems give; ending Ray and MLflow's last rows need some
 
 
+@dataclass(frozen=True)
+class _StopRequest(Plain):
+    request: str  # a random name
+
+
 def request_stop(objects: ObjectStore, sweep: str) -> None:
     """Ask the driver of a sweep, wherever it runs, to stop."""
-    objects.put_json(_name(sweep), {"request": uuid.uuid4().hex})
+    objects.put_json(_name(sweep), _StopRequest(uuid.uuid4().hex).to_json())
 
 
 def stop_request(objects: ObjectStore, sweep: str) -> str:
     """The random name of the last `sweep stop`; empty: none was given."""
     try:
-        return objects.get_value(_name(sweep), lambda plain: str(plain["request"])) or ""
+        stored = objects.get_value(_name(sweep), _StopRequest.from_json)
     except UnreadableObject:
         return UNREADABLE
+    return "" if stored is None else stored.request
 
 
 @contextmanager

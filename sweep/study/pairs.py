@@ -334,7 +334,7 @@ def _constant_prediction(record: ArmRecord, measured: Evaluation) -> Evaluation:
 
     It holds scores, objective and held-out loss, and nothing by layer.
     """
-    scores = dict(measured.references["constant"])
+    scores = dict(measured.constant_scores)
     gammas = sorted(scores, key=float)
     facts = record.config.facts
     return replace(

@@ -79,6 +79,11 @@ class Evaluation:
     split: str = "dev"
 
     @property
+    def constant_scores(self) -> dict[str, float]:
+        """The metric of the best constant prediction, by test gamma."""
+        return self.references["constant"]
+
+    @property
     def mean_over_gammas(self) -> float:
         """Plain mean of the metric over the test gammas, which count alike: the tables' column."""
         return math.fsum(self.scores.values()) / len(self.scores)

@@ -13,15 +13,23 @@ from sweep.confirmation.replications import TUNED
 from sweep.confirmation.summary import ReplicationsSummary
 from sweep.confirmation.words import few_seeds, groups_text, is_early, p_text
 from sweep.render.terminal import Paragraph, table
-from trainables.plain import Json
 
 _UNIT = "replications"
 _RIGHT = (_UNIT, "gain", "from", "to", "p", "no winner", "certified")
 
 
-def print_replications_plan(plan: ReplicationsPlan, entry: Mapping[str, Json], unit: str) -> None:
-    """Print what would be trained and tested, with which power and at what price."""
-    out, arms, design = console(), entry["arms_of_a_replication"], plan.design
+def print_replications_plan(
+    plan: ReplicationsPlan, arms: Mapping[str, int], hours: float | None, unit: str
+) -> None:
+    """Print what would be trained and tested, with which power and at what price.
+
+    Args:
+        plan: of the replications.
+        arms: numbers of one replication, by their purpose.
+        hours: that all would take here; None: not known.
+        unit: of the score.
+    """
+    out, design = console(), plan.design
     out.print(Paragraph(f"{plan.name}: {plan.count} replications of {plan.search}", style="bold"))
     families = [{"family": name, "settings": ", ".join(s)} for name, s in design.families.items()]
     out.print(table(families))
@@ -36,12 +44,12 @@ def print_replications_plan(plan: ReplicationsPlan, entry: Mapping[str, Json], u
         )
     )
     print_power(design, [plan.count], unit=_UNIT)
-    hours = entry["hours"]
     price = "" if hours is None else f", about {hours_text(hours)} (within a factor of 2)"
+    most = plan.count * sum(arms.values())
     out.print(
         Paragraph(
-            f"Cost: {entry['arms']:,} arms at most{price} here. A replication: {arms['search']} of "
-            f"the search, {arms[TUNED]} of {TUNED}, {arms['confirmation']} on the fresh seed."
+            f"Cost: {most:,} arms at most{price} here. A replication: {arms['search']} of the "
+            f"search, {arms[TUNED]} of {TUNED}, {arms['confirmation']} on the fresh seed."
         )
     )
 
@@ -67,9 +75,12 @@ def print_replicated(entry: ReplicationsSummary) -> None:
     out.print()
     rows = []
     for one in entry.settings:
-        row = {"setting": one.name, **contrast_row(one, entry.design, _UNIT, early=early)}
-        row["no winner"] = f"{one.no_winner[CONSTRAINED]}, {one.no_winner[TUNED]}"
-        row["certified"] = f"{one.certified.feasible} of {one.certified.trained}"
+        row = {
+            "setting": one.name,
+            **contrast_row(one, entry.design, _UNIT, early=early),
+            "no winner": f"{one.no_winner[CONSTRAINED]}, {one.no_winner[TUNED]}",
+            "certified": f"{one.certified.feasible} of {one.certified.trained}",
+        }
         rows.append(row)
     out.print(table(rows, right=_RIGHT, unbroken=("setting",)))
     out.print()
