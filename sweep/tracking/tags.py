@@ -22,7 +22,8 @@ from sweep.tracking.rows import (
     report_metrics,
 )
 from trainables.plain import Json
-from trainables.records.arm_record import WORST_MISSING_SHARE, Evaluation, Outcome, Status
+from trainables.records.arm_record import WORST_MISSING_SHARE, Outcome, Status
+from trainables.records.evaluation import Evaluation
 
 # Characters; MLflow cuts at 8000 in silence, and a cut tag would be sent again and again.
 LONGEST_TAG = 5000
