@@ -76,6 +76,8 @@ QUANTITIES: dict[str, tuple[str, str]] = {
     "missing_share": column("missing share"),
     "missing_share_training": ("fraction", "missing share on training data"),
     "missing_share_relaxed": ("fraction", "missing share less the slack that resilience grants"),
+    "violation_noise": ("as the violation", "standard deviation of the layer's "
+                        "violation from step to step, in the last report of training"),
     "multiplier": ("", "final multiplier of the layer's constraint, at least 0"),
     "descent_fraction": ("fraction", "of held-out samples, those whose loss falls in this layer"),
     "descent_ratio_qNN": ("ratio", "loss after the layer over the loss before it, of held-out "

@@ -172,6 +172,22 @@ def test_numbers_of_a_confirmation_are_those_of_its_table(objects: ObjectStore) 
     assert set(of.arms["point"].dropna()) == {"constrained", "deep_supervision"}
 
 
+def with_noise(objects: ObjectStore) -> Sweep:
+    """A sweep whose reports hold the noise of the violations, as those of training do."""
+    of, store = loaded(objects), ArmStore(objects)
+    for signature in of.view.arms:
+        record = store.record(signature)
+        assert record is not None
+        reports = [
+            replace(one, layers={**one.layers, "violation_noise": [0.1] * 3})
+            for one in record.reports
+        ]
+        objects.put_json(
+            f"arms/{signature}/record.json", replace(record, reports=reports).to_json()
+        )
+    return of.reload()
+
+
 CASES: dict[str, Callable[[ObjectStore], Sweep]] = {
     "whole": loaded,
     "one seed": lambda objects: loaded(objects, space=replace(SPACE, search_seeds=(0,))),
@@ -180,6 +196,7 @@ CASES: dict[str, Callable[[ObjectStore], Sweep]] = {
     "shifts": lambda objects: loaded(
         objects, space=replace(SPACE, base=replace(SPACE.base, shifts=("blur",)))
     ),
+    "noise of violations": with_noise,
     "confirmation": confirmation,
 }
 
