@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 LOSS = "loss of the task"  # docs/results.md, In Python
+_CODES = ("", "the code that trained both arms: one digest, or several where they differ")
+_MEAN = ("{unit}", "mean {metric} over all test gammas; {direction}")
 
 # What a row is of, and what became of it.
 COLUMNS: dict[str, tuple[str, str]] = {  # unit, meaning
@@ -33,7 +35,7 @@ COLUMNS: dict[str, tuple[str, str]] = {  # unit, meaning
     "status": ("", "how the arm stands: running, finished, diverged, stopped, failed; missing: it "
                "has not reported"),
     "reason": ("", "why it ended early"),
-    "codes": ("", "the code that trained both arms: one digest, or several where they differ"),
+    "codes": _CODES,
     "step": ("steps", "primal steps at the report, or at the last one"),
     "steps": ("steps", "primal steps of the complete training"),
     "outcome": ("", "of the proposal over its seeds: feasible, infeasible, or how it ended"),
@@ -59,7 +61,7 @@ COLUMNS: dict[str, tuple[str, str]] = {  # unit, meaning
 # What is measured: columns, with an arm's name before them too, and kinds of value.
 QUANTITIES: dict[str, tuple[str, str]] = {
     "objective": ("", "what the search minimises (docs/results.md, Scores); lower is better"),
-    "mean_over_gammas": ("{unit}", "mean {metric} over all test gammas; {direction}"),
+    "mean_over_gammas": _MEAN,
     "ood_auc": ("{unit} x gamma", "area under {metric} over test gamma; {direction}"),
     "seen_mean": ("{unit}", "mean {metric} over the seen test gammas; {direction}"),
     "unseen_mean": ("{unit}", "mean {metric} over the unseen test gammas, out of distribution; "
@@ -99,7 +101,7 @@ CONTRASTS: dict[str, tuple[str, str]] = {
     "level": ("", "family (data set and network) or setting"),
     "setting": ("", "name of the family or setting"),
     "against": ("", "what the constrained network is compared with"),
-    "codes": COLUMNS["codes"],
+    "codes": _CODES,
     "question": ("", "matched: the layer weights alone differ; tuned: both sides are tuned; other: "
                  "one thing more differs"),
     "family": ("", "data set and network"),
@@ -186,7 +188,7 @@ def _quantity(name: str, metric: Metric) -> tuple[str, str]:
     """A quantity; KeyError where nobody said what it is."""
     key = metric.key
     named = {
-        f"mean_{key}": QUANTITIES["mean_over_gammas"],
+        f"mean_{key}": _MEAN,
         key: ("{unit}", "{metric} at a test condition; {direction}"),
         f"layer_{key}": ("{unit}", "{metric} read off a layer at a test gamma; {direction}"),
         f"probe_{key}": ("{unit}", "{metric} of a readout fitted to this layer alone; {direction}"),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from search_spaces.space import SearchSpace
 from sweep.render.table import Row
+from sweep.report.numbers import VALUE, Column, Numbers
 from sweep.results import facts
 from sweep.results.aggregates import ARMS, arm_summary
 from sweep.results.summary import NO_ARM, ArmSummary, SettingSummary
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 INTEGERS = ("proposal", "seed", "layer", "layers", "step", "steps")  # numbers that may be missing
-PAIR = ["setting", "proposal", "shown", "arm", "seed"]
+PAIR: tuple[Column, ...] = ("setting", "proposal", "shown", "arm", "seed")
 OF_LAYER = (
     "held_out_loss", "training_loss", "probe_loss", "missing_share", "missing_share_training",
     "missing_share_relaxed", "multiplier", "descent_fraction", "hidden_norm",
@@ -127,7 +128,7 @@ def _arm_row(one: SettingView, read: ReadRecord, arm: Arm) -> Row:
 # --- every pair, one by one -----------------------------------------------------------------------
 
 
-def pairs_frame(view: SweepView, read: ReadRecord, metrics: Collection[str]) -> pd.DataFrame:
+def pair_numbers(view: SweepView, read: ReadRecord, metrics: Collection[str]) -> Numbers:
     """Facts of every judged proposal, and whether its pair is the one shown."""
     rows: list[Row] = []
     for one in view.settings:
@@ -144,30 +145,29 @@ def pairs_frame(view: SweepView, read: ReadRecord, metrics: Collection[str]) -> 
             for fact in (every if judged else facts.shown_facts(one))
             if fact.metric in metrics
         ]
-    return framed(rows, [*PAIR, "metric", "shift", "severity", "layer", "value"])
+    return Numbers(framed(rows, [*PAIR, "metric", "shift", "severity", "layer", VALUE]))
 
 
-def layers_frame(every: pd.DataFrame, metric: Metric) -> pd.DataFrame:
-    """A row a layer of both arms of every pair, from ``pairs_frame``."""
+def layers_frame(every: Numbers, metric: Metric) -> pd.DataFrame:
+    """A row a layer of both arms of every pair, from ``pair_numbers``."""
     names = [*OF_LAYER, f"probe_{metric.key}"]
-    rows = every[every["metric"].isin(names) & every["layer"].notna()]
-    wide = rows.set_index([*PAIR, "layer", "metric"])["value"].unstack("metric")
+    rows = every.among("metric", names).having("layer")
+    wide = rows.indexed(*PAIR, "layer", "metric").unstack("metric")
     return wide.reindex(columns=[n for n in names if n in wide]).rename_axis(columns=None)
 
 
-def curves_frame(every: pd.DataFrame, view: SweepView, metric: Metric) -> pd.DataFrame:
+def curves_frame(every: Numbers, view: SweepView, metric: Metric) -> pd.DataFrame:
     """A row a test condition of both arms and the references of every pair, from the same rows."""
     space = view.definition.space
     seen = {
         one.setting.name: set(seen_gammas(space.run(one.setting, {}, seed=space.search_seeds[0])))
         for one in view.settings
     }
-    rows = every[(every["metric"] == metric.key) & every["severity"].notna()]
-    rows = rows[[*PAIR, "shift", "severity", "value"]].rename(columns={"value": metric.key})
-    rows["seen"] = [
-        shift == GAUSSIAN and severity in seen[setting]
-        for setting, shift, severity in zip(
-            rows["setting"], rows["shift"], rows["severity"], strict=True
-        )
-    ]
-    return rows.reset_index(drop=True)
+    rows = every.where(metric=metric.key).having("severity")
+    scores = rows.indexed(*PAIR, "shift", "severity").rename(metric.key)
+    places = rows.indexed("setting", "shift", "severity").index
+    return scores.reset_index().assign(
+        seen=[
+            shift == GAUSSIAN and severity in seen[setting] for setting, shift, severity in places
+        ]
+    )

@@ -12,6 +12,7 @@ from sweep.api import columns, frames, html
 from sweep.confirmation.summary import ConfirmationSummary, ConfirmedSetting
 from sweep.report.figures import FIGURES, draw
 from sweep.report.measured import Measured, confirmations, measured
+from sweep.report.numbers import Numbers
 from sweep.report.report import OF_CONFIRMATION as REPORTED
 from sweep.report.report import rendered
 from sweep.results.findings import findings
@@ -131,7 +132,7 @@ class Sweep:
     @cached_property
     def pairs(self) -> pd.DataFrame:
         """A row a number: tidy.csv, both arms of the pair that each setting shows."""
-        return frames.with_integers(self.measured.pairs)
+        return frames.with_integers(self.measured.pairs.frame)
 
     @cached_property
     def layers(self) -> pd.DataFrame:
@@ -146,7 +147,7 @@ class Sweep:
     @cached_property
     def steps(self) -> pd.DataFrame:
         """A row a report, series and layer, over training, of the pair that each setting shows."""
-        return frames.with_integers(self.measured.steps)
+        return frames.with_integers(self.measured.steps.frame)
 
     def columns(self, frame: str) -> pd.DataFrame:
         """Unit and meaning of each column of a frame, and of each kind of value in a long one."""
@@ -156,7 +157,7 @@ class Sweep:
 
     def unit_scores(self, signature: str) -> UnitScores | None:
         """Scores of one arm by held-out unit, at every test condition; None: it has none yet."""
-        if signature not in (known := set(self.arms["signature"].dropna())):
+        if signature not in (known := self.view.arms):
             raise UnknownName.among("arm", signature, known)
         return ArmStore(self.objects).unit_scores(signature)
 
@@ -246,9 +247,9 @@ class Sweep:
         return confirmed_view(self.view, ArmStore(self.objects).record)
 
     @cached_property
-    def _every(self) -> pd.DataFrame:
+    def _every(self) -> Numbers:
         kept = (*frames.OF_LAYER, f"probe_{self.metric.key}", self.metric.key)
-        return frames.pairs_frame(self._shown, ArmStore(self.objects).record, kept)
+        return frames.pair_numbers(self._shown, ArmStore(self.objects).record, kept)
 
 
 @dataclass(frozen=True)

@@ -35,14 +35,17 @@ def panels(figure: Figure) -> list[dict[str, Json]]:
     series = [(axes, list(_series(axes))) for axes in figure.axes]
     count = sum(len(x) for _, every in series for _, x, _ in every)
     step = math.ceil(count / MOST_POINTS) or 1
-    panels = [
-        {**_panel(figure, axes, every, step), "place": place}
-        for place, (axes, every) in enumerate(series)
-    ]
-    return [panel for panel in panels if panel["series"]]
+    panels = []
+    for place, (axes, every) in enumerate(series):
+        if shown := _shown(figure, axes, every, step):
+            title = " ".join(axes.get_title().split())
+            x, y = _label(figure, axes, "x"), _label(figure, axes, "y")
+            panels.append({"title": title, "x": x, "y": y, "series": shown, "place": place})
+    return panels
 
 
-def _panel(figure: Figure, axes: Axes, every: Iterable[Series], step: int) -> dict[str, Json]:
+def _shown(figure: Figure, axes: Axes, every: Iterable[Series], step: int) -> list[dict[str, Json]]:
+    """Series that have points in the picture."""
     x_words, y_words = (_words(figure, axes, which) for which in ("xaxis", "yaxis"))
     height = figure.get_figheight() * POINTS
     scale = POINTS / figure.dpi
@@ -63,12 +66,7 @@ def _panel(figure: Figure, axes: Axes, every: Iterable[Series], step: int) -> di
                     "at": [round(place, 1) for *_, px, py in shown for place in (px, py)],
                 }
             )
-    return {
-        "title": " ".join(axes.get_title().split()),
-        "x": _label(figure, axes, "x"),
-        "y": _label(figure, axes, "y"),
-        "series": series,
-    }
+    return series
 
 
 def _series(axes: Axes) -> Iterator[Series]:

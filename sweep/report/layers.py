@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sweep.report.measured import Measured
-from sweep.report.panels import band, bands, count_x, metric_rows, per_setting, scores, three_gammas
+from sweep.report.numbers import VALUE, Column, Numbers
+from sweep.report.panels import band, bands, count_x, per_setting, scores, three_gammas
 from sweep.report.style import ARMS, GREY, LAYERED, SMALL, log_if_wide
+from sweep.results.tables.columns import GAUSSIAN
 from trainables.records.evaluation import RATIO_BINS, RATIO_BINS_TO_1
 from trainables.registry.task_facts import RMSE
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -26,13 +28,13 @@ def losses(data: Measured) -> Figure | None:
     """Held-out loss by layer, and of texts that of a probe of each layer's own."""
 
     def drawn(axis: Axes, setting: str) -> bool:
-        rows = metric_rows(data, setting, "held_out_loss").dropna(subset="layer")
+        rows = data.pairs.where(setting=setting, metric="held_out_loss").having("layer")
         has_data = bands(axis, rows, "layer")
         for arm, (label, *_) in ARMS.items():
-            probe = metric_rows(data, setting, "probe_loss", arm)
+            probe = data.pairs.where(setting=setting, metric="probe_loss", arm=arm)
             own = (f"{label}, probe", *ARMS[arm][1:])
             band(axis, probe, "layer", own, linestyle=":", marker="")
-        log_if_wide(axis, rows["value"])
+        log_if_wide(axis, rows.values)
         count_x(axis)
         return has_data
 
@@ -50,8 +52,7 @@ def anytime(data: Measured) -> Figure | None:
         ends: dict[str, float] = {}
         for gamma in three_gammas(data, setting):
             for arm, (label, colour, line, marker) in ARMS.items():
-                rows_of_arm = rows[(rows["arm"] == arm) & (rows["severity"] == gamma)]
-                mean = rows_of_arm.groupby("layer")["value"].mean()
+                mean = rows.where(arm=arm, severity=gamma).mean_by("layer")
                 axis.plot(
                     mean.index,
                     mean.to_numpy(),
@@ -64,10 +65,10 @@ def anytime(data: Measured) -> Figure | None:
                 if len(mean):
                     ends.setdefault(f"{gamma:g}", mean.iloc[-1])
         if data.metric == RMSE:
-            log_if_wide(axis, rows["value"])
+            log_if_wide(axis, rows.values)
         _name_ends(axis, ends)
         count_x(axis)
-        return not rows.empty
+        return not rows.is_empty
 
     return per_setting(data, (drawn, "layers that are run", data.score_label))
 
@@ -84,21 +85,19 @@ def _name_ends(axis: Axes, ends: Mapping[str, float]) -> None:
         )
 
 
-def _scores_by_layer(data: Measured, setting: str) -> pd.DataFrame:
+def _scores_by_layer(data: Measured, setting: str) -> Numbers:
     """The metric of every layer's prediction; of RMSE, which is as the root of a loss, from that.
 
     Empty where it neither was recorded nor follows.
     """
     if data.metric != RMSE:
-        return metric_rows(data, setting, f"layer_{data.metric.key}")
-    rows = metric_rows(data, setting, "loss")
-    rows = rows[rows["shift"] == "gaussian"]
-    keys = ["arm", "seed", "severity"]
-    last = rows[rows["layer"] == rows["layer"].max()].set_index(keys)["value"]
-    score = scores(data, setting).set_index(keys)["value"]
-    per_root = (score / last**0.5).dropna().rename("per_root").reset_index()
-    both = rows.merge(per_root, on=keys)
-    return both.assign(value=both["per_root"] * both["value"] ** 0.5)
+        return data.pairs.where(setting=setting, metric=f"layer_{data.metric.key}")
+    rows = data.pairs.where(setting=setting, metric="loss", shift=GAUSSIAN)
+    keys: tuple[Column, ...] = ("arm", "seed", "severity")
+    last = rows.where(layer=max(rows.distinct("layer"), default=0)).indexed(*keys)
+    per_root = scores(data, setting).indexed(*keys) / last**0.5
+    scored = per_root.reindex(rows.indexed(*keys).index).to_numpy() * rows.values**0.5
+    return Numbers(rows.frame.assign(**{VALUE: scored})).having(VALUE)
 
 
 # --- sample by sample -----------------------------------------------------------------------------
@@ -108,12 +107,10 @@ def ratios(data: Measured) -> Figure | None:
     """Quantiles of the loss after a layer over the loss before it, layer by layer."""
 
     def drawn(axis: Axes, setting: str) -> bool:
-        has_data = False
+        rows, has_data = data.pairs.where(setting=setting), False
         for shift, arm in zip((-0.15, 0.15), ARMS, strict=True):
             levels = {
-                q: metric_rows(data, setting, f"descent_ratio_q{q:02d}", arm)
-                .groupby("layer")["value"]
-                .mean()
+                q: rows.where(arm=arm, metric=f"descent_ratio_q{q:02d}").mean_by("layer")
                 for q in (5, 25, 50, 75, 95)
             }
             if any(level.empty for level in levels.values()):
@@ -125,8 +122,8 @@ def ratios(data: Measured) -> Figure | None:
             axis.plot(x, levels[50].to_numpy(), marker, color=colour, label=label)
             has_data = True
         axis.axhline(1, color="black", linewidth=0.8)
-        every = data.pairs[data.pairs["metric"].isin(["descent_ratio_q05", "descent_ratio_q95"])]
-        log_if_wide(axis, every[every["setting"] == setting]["value"], over=50)
+        ends = rows.among("metric", ["descent_ratio_q05", "descent_ratio_q95"])
+        log_if_wide(axis, ends.values, over=50)
         count_x(axis)
         return has_data
 
@@ -137,16 +134,16 @@ def histogram(data: Measured) -> Figure | None:
     """Counts of the same ratios over all layers, with mean, median and share below 1."""
 
     def drawn(axis: Axes, setting: str) -> bool:
-        rows = data.ratios[data.ratios["setting"] == setting]
+        rows = [one for one in data.ratios if one.setting == setting]
         for arm, (label, colour, line, _) in ARMS.items():
-            mine = rows[rows["arm"] == arm]
-            if mine.empty:
+            mine = [one for one in rows if one.arm == arm]
+            if not mine:
                 continue
-            counts = np.sum(mine["counts"].tolist(), axis=0)
+            counts = np.sum([one.counts for one in mine], axis=0)
             shares = 100 * counts / counts.sum()
             numbers = (
-                f"mean {mine['mean'].mean():.3g}, median {median_of(counts):.2f}, "
-                f"{100 * mine['share'].mean():.1f} % below 1"
+                f"mean {fmean(one.mean for one in mine):.3g}, median {median_of(counts):.2f}, "
+                f"{100 * fmean(one.share_below_1 for one in mine):.1f} % below 1"
             )
             above = LAYERED[arm]["zorder"]
             axis.stairs(
@@ -167,7 +164,7 @@ def histogram(data: Measured) -> Figure | None:
         bottom, top = axis.get_ylim()
         axis.set_ylim(bottom, 1.4 * top)  # room for the numbers
         axis.set_xticks([0, 0.5, 1, 1.5, 2], ["0", "0.5", "1", "1.5", "2+"])
-        return not rows.empty
+        return bool(rows)
 
     return per_setting(data, (drawn, "loss / loss before", "% of samples, layers"))
 

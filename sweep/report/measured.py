@@ -1,21 +1,19 @@
-"""Numbers of a sweep as pandas frames: what figures are drawn from.
+"""Numbers of a sweep: what figures are drawn from.
 
 ``pairs`` and ``facts`` are facts (sweep/results/facts.py), ``proposals`` the table of proposals.
-The other frames have one row for each combination of their first columns.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from search_spaces.settings import names_within
 from sweep.confirmation.plan import Plan, load_plan
 from sweep.confirmation.summary import ConfirmationSummary
-from sweep.render.table import Row
+from sweep.report.numbers import Numbers
 from sweep.results.best import best_summaries
 from sweep.results.facts import Fact, read_facts, shown_facts
 from sweep.results.names import model_text
@@ -35,8 +33,17 @@ if TYPE_CHECKING:
 
 LONGEST_TITLE = 28  # characters that a panel of three beside each other has room for
 TRAJECTORIES = ("multipliers", "weights", "losses")
-_STEPS = ("setting", "arm", "seed", "step", "series", "layer", "value")
-_RATIOS = ("setting", "arm", "seed", "counts", "mean", "share")
+STEPS = ("setting", "arm", "seed", "step", "series", "layer", "value")
+
+
+class Ratios(NamedTuple):
+    """Losses of an arm's samples after a layer over those before it, over all layers and seeds."""
+
+    setting: str
+    arm: str
+    counts: list[int]  # by bin
+    mean: float
+    share_below_1: float
 
 
 @dataclass(frozen=True)
@@ -49,12 +56,11 @@ class Measured:
     searched: Sequence[str]  # columns of ``proposals`` that hold searched numbers
     fields: Sequence[str]  # of a run, that proposals set
     runs: Mapping[str, ArmConfig]  # by setting, without what proposals set
-    pairs: pd.DataFrame
+    pairs: Numbers
     proposals: pd.DataFrame
-    facts: pd.DataFrame  # of all pairs: their metric and losses by layer
-    failed: Mapping[str, int]  # by setting the infeasible proposal that misses most
-    steps: pd.DataFrame  # trajectories of the pairs shown, at every report
-    ratios: pd.DataFrame  # of the pairs shown, over all layers; arms that counted none are not here
+    facts: Numbers  # of all pairs: their metric and losses by layer
+    steps: Numbers  # trajectories of the pairs shown, at every report
+    ratios: Sequence[Ratios]  # of the pairs shown, on each seed; arms that counted none have none
     confirmed: Sequence[ConfirmationSummary] = ()
 
     def title(self, setting: str) -> str:
@@ -118,12 +124,11 @@ def measured(
         searched=[c for c in columns if any(_is_number(row.get(c)) for row in rows)],
         fields=fields,
         runs={s.name: space.run(s, {}, seed=seed) for s in kept},
-        pairs=_frame((fact for one in drawn for fact in shown_facts(one)), Fact._fields),
+        pairs=Numbers.from_rows((f for one in drawn for f in shown_facts(one)), Fact._fields),
         proposals=pd.DataFrame(rows),
-        facts=_frame(facts.numbers, Fact._fields),
-        failed=_failed(drawn, rows),
-        steps=_frame(_trajectories(drawn), _STEPS),
-        ratios=_frame(_ratios(drawn), _RATIOS),
+        facts=Numbers.from_rows(facts.numbers, Fact._fields),
+        steps=Numbers.from_rows(_trajectories(drawn), STEPS),
+        ratios=list(_ratios(drawn)),
         confirmed=confirmations,
     )
 
@@ -149,52 +154,33 @@ def _plan(objects: ObjectStore, name: str, search: str) -> Plan | None:
         return None
 
 
-def _frame(rows: Iterable[tuple[object, ...]], columns: Sequence[str]) -> pd.DataFrame:
-    import pandas as pd
-
-    return pd.DataFrame(list(rows), columns=list(columns))
-
-
 def _is_number(value: Json) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _failed(settings: Iterable[SettingView], rows: Iterable[Row]) -> dict[str, int]:
-    shown = {one.setting.name: one.chosen.shown for one in settings}
-    shares: dict[str, dict[int, list[float]]] = {}
-    for row in rows:
-        pair = shown[row["setting"]]
-        if row["outcome"] == "infeasible" and pair and pair.number != row["proposal"]:
-            share = row["worst_missing_share"]  # none where it is infinite
-            missed = shares.setdefault(row["setting"], {}).setdefault(row["proposal"], [])
-            missed.append(math.inf if share is None else share)
-    return {
-        setting: max(proposals, key=lambda number: fmean(proposals[number]))
-        for setting, proposals in shares.items()
-    }
-
-
-def _arms(settings: Iterable[SettingView]) -> Iterator[tuple[tuple[object, ...], ArmRecord]]:
-    """Both arms of the pairs shown, on every seed, each with its setting, kind and seed."""
+def _arms(settings: Iterable[SettingView]) -> Iterator[tuple[str, ArmRecord]]:
+    """Both arms of the pairs shown, on every seed, each with its setting."""
     for one in settings:
         for pair in one.chosen.shown.pairs if one.chosen.shown else ():
             for arm in filter(None, (pair.constrained, pair.unconstrained)):
-                yield (one.setting.name, arm.config.arm, arm.config.seed), arm
+                yield one.setting.name, arm
 
 
 def _trajectories(settings: Iterable[SettingView]) -> Iterator[tuple[object, ...]]:
-    for named, record in _arms(settings):
+    for setting, record in _arms(settings):
+        arm, seed = record.config.arm, record.config.seed
         for report in record.reports:
             count = len(report.layers.get("losses") or report.layers.get("weights") or ())
             for series in TRAJECTORIES:
                 values = report.layers.get(series) or []
                 for layer, value in enumerate(values, first_layer(count, len(values))):
-                    yield (*named, report.step, series, layer, value)
+                    yield setting, arm, seed, report.step, series, layer, value
 
 
-def _ratios(settings: Iterable[SettingView]) -> Iterator[tuple[object, ...]]:
-    for named, record in _arms(settings):
+def _ratios(settings: Iterable[SettingView]) -> Iterator[Ratios]:
+    for setting, record in _arms(settings):
         result = record.evaluation
         if result is not None and result.descent_ratio_counts:
             counts = [sum(layers) for layers in zip(*result.descent_ratio_counts, strict=True)]
-            yield *named, counts, fmean(result.descent_ratio_mean), fmean(result.descent_fraction)
+            mean, share = fmean(result.descent_ratio_mean), fmean(result.descent_fraction)
+            yield Ratios(setting, record.config.arm, counts, mean, share)

@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sweep.report.measured import Measured
+from sweep.report.numbers import Column, Numbers
 from sweep.report.style import ARMS, COLUMN_IN, GREY, LAYERED, OURS, arrange, grid, legend
+from sweep.results.tables.columns import GAUSSIAN
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,19 +61,12 @@ def count_x(axis: Axes) -> None:
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
-def metric_rows(data: Measured, setting: str, metric: str, arm: str | None = None) -> pd.DataFrame:
-    """The numbers of one metric of a setting's pair, of one arm or of all."""
-    rows = data.pairs[(data.pairs["setting"] == setting) & (data.pairs["metric"] == metric)]
-    return rows if arm is None else rows[rows["arm"] == arm]
-
-
-def scores(data: Measured, setting: str) -> pd.DataFrame:
+def scores(data: Measured, setting: str) -> Numbers:
     """The task's metric at every test gamma, of both arms and of the references."""
-    rows = metric_rows(data, setting, data.metric.key)
-    return rows[rows["shift"] == "gaussian"]
+    return data.pairs.where(setting=setting, metric=data.metric.key, shift=GAUSSIAN)
 
 
-def band(axis: Axes, rows: pd.DataFrame, x: str, drawn_as: Sequence[str], **options: Any) -> bool:
+def band(axis: Axes, rows: Numbers, x: Column, drawn_as: Sequence[str], **options: Any) -> bool:
     """The mean over seeds against ``x``, and the range of the seeds.
 
     Args:
@@ -81,24 +76,24 @@ def band(axis: Axes, rows: pd.DataFrame, x: str, drawn_as: Sequence[str], **opti
         drawn_as: its name, colour, line and marker.
         options: of the line, in the place of these.
     """
-    if rows.empty:
+    if rows.is_empty:
         return False
     label, colour, line, marker = drawn_as
-    by_x = rows.groupby(x)["value"]
+    by_x = rows.by(x)
     mean, low, high = by_x.mean(), by_x.min(), by_x.max()
     as_given = {"color": colour, "linestyle": line, "marker": marker, "label": label, **options}
     axis.plot(mean.index, mean.to_numpy(), **as_given)
-    if rows["seed"].nunique() > 1:
+    if len(rows.distinct("seed")) > 1:
         axis.fill_between(
             mean.index, low.to_numpy(), high.to_numpy(), color=as_given["color"], alpha=0.15
         )
     return True
 
 
-def bands(axis: Axes, rows: pd.DataFrame, x: str) -> bool:
+def bands(axis: Axes, rows: Numbers, x: Column) -> bool:
     """That of both arms, the constrained one above the other."""
     drawn = [
-        band(axis, rows[rows["arm"] == arm], x, drawn_as, **LAYERED[arm])
+        band(axis, rows.where(arm=arm), x, drawn_as, **LAYERED[arm])
         for arm, drawn_as in ARMS.items()
     ]
     return any(drawn)
@@ -111,7 +106,7 @@ def mark_training(axis: Axes, data: Measured, setting: str) -> None:
 
 def three_gammas(data: Measured, setting: str) -> list[float]:
     """Test gammas in distribution, in the middle and far: nearest to training, between, last."""
-    gammas = sorted(scores(data, setting)["severity"].unique())
+    gammas = scores(data, setting).distinct("severity")
     if not gammas:
         return []
     trained = data.runs[setting].train_gamma
@@ -120,9 +115,9 @@ def three_gammas(data: Measured, setting: str) -> list[float]:
     return sorted({near, middle, far})
 
 
-def points(axis: Axes, rows: pd.DataFrame, x: pd.Series[float], y: pd.Series[float]) -> None:
+def points(axis: Axes, outcomes: pd.Series[str], x: pd.Series[float], y: pd.Series[float]) -> None:
     """Proposals, marked by their outcome."""
-    for outcome, ids in rows.groupby("outcome").groups.items():
+    for outcome, ids in outcomes.groupby(outcomes).groups.items():
         marker, face = OUTCOMES.get(str(outcome), ("x", OURS))
         axis.plot(
             x[ids],

@@ -61,9 +61,10 @@ def by_gamma(data: Measured) -> Figure | None:
         rows = scores(data, setting)
         has_data = bands(axis, rows, "severity")
         for name, line in zip(data.metric.shown, (":", "-.", (0, (1, 3))), strict=False):
-            reference = rows[rows["arm"] == name].sort_values("severity")
-            x, y = reference["severity"], reference["value"]
-            axis.plot(x, y, linestyle=line, color=GREY, label=reference_label(name), zorder=1.5)
+            reference = rows.where(arm=name).mean_by("severity")
+            label = reference_label(name)
+            x, y = reference.index, reference.to_numpy()
+            axis.plot(x, y, linestyle=line, color=GREY, label=label, zorder=1.5)
         _hold_to_arms(axis, data, setting)
         mark_training(axis, data, setting)
         return has_data
@@ -73,8 +74,7 @@ def by_gamma(data: Measured) -> Figure | None:
 
 def _hold_to_arms(axis: Axes, data: Measured, setting: str) -> None:
     """A reference that is far off does not press the arms together: it leaves the panel."""
-    rows = scores(data, setting)
-    values = rows[rows["arm"].isin(ARMS)]["value"]
+    values = scores(data, setting).among("arm", ARMS).values
     if values.empty:
         return
     low, high = values.min(), values.max()
@@ -88,13 +88,10 @@ def gain_by_gamma(data: Measured) -> Figure | None:
 
     def drawn(axis: Axes, setting: str) -> bool:
         rows = scores(data, setting)
-        wide = rows[rows["arm"].isin(ARMS)].pivot_table(
-            index=["seed", "severity"], columns="arm", values="value"
-        )
-        if not set(ARMS) <= set(wide.columns):
+        ours, plain = (rows.where(arm=arm).indexed("seed", "severity") for arm in ARMS)
+        if ours.empty or plain.empty:
             return False
-        of_each = wide["constrained"].combine(wide["unconstrained"], data.metric.gain)
-        gains = of_each.dropna().unstack("seed")
+        gains = ours.combine(plain, data.metric.gain).dropna().unstack("seed")
         axis.plot(gains.index, gains.to_numpy(), color=GREY, linewidth=0.6, alpha=0.7)
         axis.plot(gains.index, gains.mean(axis=1), color=OURS, marker="o")
         axis.axhline(0, color="black", linewidth=0.8)
@@ -137,7 +134,7 @@ def _by_family(data: Measured, field: str, title: str) -> Figure | None:
     import matplotlib as mpl
 
     measured = [
-        [name for name in family if not scores(data, name).empty]
+        [name for name in family if not scores(data, name).is_empty]
         for family in families(data, field)
     ]
     several = [_few(names) for names in measured if len(names) > 1]
@@ -148,8 +145,7 @@ def _by_family(data: Measured, field: str, title: str) -> Figure | None:
         pair = panels[2 * row : 2 * row + 2]
         for axis, (arm, (arm_label, *_)) in zip(pair, ARMS.items(), strict=True):
             for number, name in enumerate(names):
-                rows = scores(data, name)
-                mean = rows[rows["arm"] == arm].groupby("severity")["value"].mean()
+                mean = scores(data, name).where(arm=arm).mean_by("severity")
                 colour = mpl.colormaps["viridis"](0.85 * number / (len(names) - 1))
                 axis.plot(
                     mean.index,

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from sweep.report.layers import LAYER
 from sweep.report.measured import Measured
+from sweep.report.numbers import Column, Numbers
 from sweep.report.panels import (
     Panel,
     band,
     count_x,
     mark_training,
-    metric_rows,
     per_setting,
     points,
     scores,
@@ -21,6 +22,7 @@ from sweep.report.panels import (
 )
 from sweep.report.style import ARMS, FAILED, LAYERED, OURS, PLAIN, log_if_wide
 from sweep.results.importance import FEWEST, rank_correlation
+from sweep.results.tables.columns import GAUSSIAN
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,20 +30,32 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ABLATED = ("alpha", "dual_lr")
-SEEN, UNSEEN = "constrained_seen_mean", "constrained_unseen_mean"
-_MEANS = (
-    "constrained_objective", SEEN, UNSEEN,
-    "unconstrained_seen_mean", "unconstrained_unseen_mean", "worst_missing_share",
-)  # fmt: skip
+# Columns of ``Measured.proposals`` beside the searched values.
+SETTING: Final = "setting"
+PROPOSAL: Final = "proposal"
+OUTCOME: Final = "outcome"
+OBJECTIVE: Final = "constrained_objective"
+SEEN: Final = "constrained_seen_mean"
+UNSEEN: Final = "constrained_unseen_mean"
+PLAIN_SEEN: Final = "unconstrained_seen_mean"
+PLAIN_UNSEEN: Final = "unconstrained_unseen_mean"
+MISSED: Final = "worst_missing_share"
+_MEANS = (OBJECTIVE, SEEN, UNSEEN, PLAIN_SEEN, PLAIN_UNSEEN, MISSED)
+COLUMNS = (SETTING, PROPOSAL, OUTCOME, *_MEANS)
+
+
+def _rows(data: Measured, setting: str, columns: Sequence[str]) -> pd.DataFrame:
+    """Columns of a setting's proposals, a row a seed."""
+    rows = data.proposals.reindex(columns=[SETTING, PROPOSAL, *columns])
+    return rows[rows[SETTING] == setting]
 
 
 def proposals(data: Measured, setting: str) -> pd.DataFrame:
     """A row a proposal: means over its seeds, of what was measured."""
-    how: dict[str, Any] = {"outcome": "first"} | dict.fromkeys((*data.searched, *_MEANS), "mean")
-    rows = data.proposals.reindex(columns=["setting", "proposal", *how])
-    mine = rows[rows["setting"] == setting]
-    numbers = mine.assign(**{n: mine[n].astype(float) for n in how if n != "outcome"})
-    return numbers.groupby("proposal").agg(how).dropna(subset="constrained_objective")
+    numbers = (*data.searched, *_MEANS)
+    rows = _rows(data, setting, [OUTCOME, *numbers]).astype(dict.fromkeys(numbers, float))
+    how: dict[str, Any] = {OUTCOME: "first"} | dict.fromkeys(numbers, "mean")
+    return rows.groupby(PROPOSAL).agg(how).dropna(subset=OBJECTIVE)
 
 
 def searched_values(data: Measured) -> Figure | None:
@@ -50,7 +64,7 @@ def searched_values(data: Measured) -> Figure | None:
     def panel(field: str) -> Panel:
         def drawn(axis: Axes, setting: str) -> bool:
             rows = proposals(data, setting)
-            points(axis, rows, rows[field], rows["constrained_objective"])
+            points(axis, rows[OUTCOME], rows[field], rows[OBJECTIVE])
             axis.locator_params("x", nbins=3)
             log_if_wide(axis, rows[field].dropna(), "x", over=5)
             return not rows[field].dropna().empty
@@ -66,27 +80,26 @@ def ablation(data: Measured) -> Figure | None:
 
     def panel(field: str) -> Panel:
         def drawn(axis: Axes, setting: str) -> bool:
-            values = data.proposals[data.proposals["setting"] == setting]
-            points = values.drop_duplicates("proposal").set_index("proposal")[[*data.searched]]
-            rows = _constrained(data, setting, data.metric.key).join(points, on="proposal")
-            rows = rows.dropna(subset=field)
-            if rows.empty:
+            values = _rows(data, setting, data.searched).drop_duplicates(PROPOSAL)
+            points = values.set_index(PROPOSAL)[[*data.searched]].dropna(subset=field)
+            rows = _constrained(data, setting, data.metric.key).among("proposal", points.index)
+            if rows.is_empty:
                 return False
             gammas = three_gammas(data, setting)
             places = (0, 1, 2) if len(gammas) == 3 else (0, 2)
             for number, gamma in zip(places, gammas, strict=False):
-                _ablated(axis, rows[rows["severity"] == gamma], field, data, number, gamma)
-                plain = scores(data, setting)
-                same = (plain["arm"] == "unconstrained") & (plain["severity"] == gamma)
-                if same.any():
+                _ablated(axis, rows.where(severity=gamma), points, field, number, gamma)
+                plain = scores(data, setting).where(arm="unconstrained", severity=gamma)
+                if not plain.is_empty:
                     axis.axhline(
-                        plain[same]["value"].mean(),
+                        plain.values.mean(),
                         color=GAMMAS[number][0],
                         linestyle="--",
                         linewidth=0.7,
                     )
             axis.locator_params("x", nbins=4)
-            log_if_wide(axis, rows[field].astype(float), "x", over=5)
+            drawn = points.loc[rows.distinct("proposal"), field]
+            log_if_wide(axis, drawn.astype(float), "x", over=5)
             return True
 
         return drawn, field, data.score_label
@@ -99,46 +112,45 @@ _PLACES = ("in distribution", "middle", "far")
 
 
 def _ablated(
-    axis: Axes, rows: pd.DataFrame, field: str, data: Measured, number: int, gamma: float
+    axis: Axes, rows: Numbers, points: pd.DataFrame, field: str, number: int, gamma: float
 ) -> None:
     """Means with their seeds' range; joined where nothing else that was searched differs."""
-    if rows.empty:
+    if rows.is_empty:
         return
     colour, marker = GAMMAS[number]
-    by = rows.groupby("proposal").agg(
-        x=(field, "first"), mean=("value", "mean"), low=("value", "min"), high=("value", "max")
-    )
-    error = [by["mean"] - by["low"], by["high"] - by["mean"]]
+    by_proposal = rows.by("proposal")
+    mean, low, high = by_proposal.mean(), by_proposal.min(), by_proposal.max()
+    points = points.reindex(mean.index)
+    x, others = points[field].astype(float), points.drop(columns=field)
     axis.errorbar(
-        by["x"].astype(float),
-        by["mean"],
-        error,
+        x,
+        mean,
+        [mean - low, high - mean],
         fmt=marker,
         color=colour,
         elinewidth=0.8,
         capsize=1.5,
         label=f"{_PLACES[number]}: {gamma:g}",
     )
-    others = rows.groupby("proposal")[[n for n in data.searched if n != field]].first()
-    alike = others.apply(tuple, axis=1) if len(others.columns) else others.assign(one=0)["one"]
-    for _, same in by.groupby(alike, dropna=False):
-        line = same.sort_values("x")
+    alike = others.apply(tuple, axis=1) if len(others.columns) else np.zeros(len(others))
+    for _, same in x.groupby(alike, dropna=False):
+        line = same.sort_values()
         if len(line) > 1:
-            axis.plot(line["x"].astype(float), line["mean"], color=colour, linewidth=0.8)
+            axis.plot(line, mean[line.index], color=colour, linewidth=0.8)
 
 
 def importance(data: Measured) -> Figure | None:
     """Rank correlation of each searched value with objective and worst missing share."""
 
-    def among(setting: str) -> dict[str, pd.DataFrame]:
-        finished = proposals(data, setting).dropna(subset="worst_missing_share")
-        return {"feasible": finished[finished["outcome"] == "feasible"], "finished": finished}
+    def among(setting: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+        finished = proposals(data, setting).dropna(subset=MISSED)
+        return finished[finished[OUTCOME] == "feasible"], finished
 
     def drawn(axis: Axes, setting: str) -> bool:
-        rows_of = among(setting)
+        feasible, finished = among(setting)
         bars = (
-            ("objective", rows_of["feasible"], "constrained_objective", OURS, -0.2),
-            ("worst missing share", rows_of["finished"], "worst_missing_share", PLAIN, 0.2),
+            ("objective", feasible, OBJECTIVE, OURS, -0.2),
+            ("worst missing share", finished, MISSED, PLAIN, 0.2),
         )
         for label, rows, of_what, colour, shift in bars:
             if len(rows) >= FEWEST:
@@ -148,11 +160,11 @@ def importance(data: Measured) -> Figure | None:
         axis.set_xlim(-1, 1)
         axis.set_yticks(range(len(data.searched)), data.searched)
         axis.set_ylim(len(data.searched) - 0.5, -0.5)
-        return len(rows_of["finished"]) >= FEWEST
+        return len(finished) >= FEWEST
 
     def title(setting: str) -> str:
-        counts = ", ".join(f"{len(rows)} {name}" for name, rows in among(setting).items())
-        return f"{setting}\nproposals: {counts}"
+        feasible, finished = among(setting)
+        return f"{setting}\nproposals: {len(feasible)} feasible, {len(finished)} finished"
 
     panel = (drawn, "rank correlation", "")
     return per_setting(data, panel, title=title) if data.searched else None
@@ -165,13 +177,13 @@ def trade_off(data: Measured) -> Figure | None:
         rows = proposals(data, setting).dropna(subset=UNSEEN)
         if rows.empty:
             return False
-        points(axis, rows, rows[SEEN], rows[UNSEEN])
+        points(axis, rows[OUTCOME], rows[SEEN], rows[UNSEEN])
         front = pareto_front(rows, data.metric.higher_is_better)
         if len(front) > 1:
             axis.plot(
                 front[SEEN], front[UNSEEN], color="black", linewidth=0.8, label="Pareto front"
             )
-        plain = rows[["unconstrained_seen_mean", "unconstrained_unseen_mean"]].dropna()
+        plain = rows[[PLAIN_SEEN, PLAIN_UNSEEN]].dropna()
         if len(plain):
             label, colour, _, marker = ARMS["unconstrained"]
             axis.plot(*plain.iloc[0], marker, color=colour, markersize=5, label=label, zorder=4)
@@ -189,7 +201,7 @@ def pareto_front(rows: pd.DataFrame, higher_is_better: bool) -> pd.DataFrame:
 
     In order of the seen score, the best first; of proposals with the same two scores one is there.
     """
-    feasible = rows[rows["outcome"] == "feasible"]
+    feasible = rows[rows[OUTCOME] == "feasible"]
     sign = -1 if higher_is_better else 1
     losses = (sign * feasible[[SEEN, UNSEEN]]).sort_values([SEEN, UNSEEN])
     least_before = losses[UNSEEN].cummin().shift(fill_value=np.inf)
@@ -203,11 +215,11 @@ def progress(data: Measured) -> Figure | None:
         rows = proposals(data, setting)
         if rows.empty:
             return False
-        points(axis, rows, rows.index.to_series(), rows["constrained_objective"])
-        best = rows["constrained_objective"].where(rows["outcome"] == "feasible").cummin().dropna()
+        points(axis, rows[OUTCOME], rows.index.to_series(), rows[OBJECTIVE])
+        best = rows[OBJECTIVE].where(rows[OUTCOME] == "feasible").cummin().dropna()
         if len(best):
             axis.step(best.index, best, where="post", color="black", label="best feasible so far")
-        _ring_winner(axis, data, setting, rows.index.to_series(), rows["constrained_objective"])
+        _ring_winner(axis, data, setting, rows.index.to_series(), rows[OBJECTIVE])
         count_x(axis)
         return True
 
@@ -228,33 +240,43 @@ def _ring_winner(
         axis.plot(x[shown], y[shown], "o", label="winner", **ring)
 
 
-def _constrained(data: Measured, setting: str, metric: str) -> pd.DataFrame:
+def _constrained(data: Measured, setting: str, metric: str) -> Numbers:
     """Numbers of every constrained arm of a setting under noise alone."""
-    facts = data.facts[(data.facts["setting"] == setting) & (data.facts["metric"] == metric)]
-    return facts[(facts["arm"] == "constrained") & (facts["shift"] == "gaussian")]
+    return data.facts.where(setting=setting, metric=metric, arm="constrained", shift=GAUSSIAN)
 
 
-def _failed(data: Measured, setting: str, metric: str) -> pd.DataFrame:
-    """The same of the infeasible proposal that misses most; empty where there is none."""
-    facts = _constrained(data, setting, metric)
-    return facts[facts["proposal"] == data.failed.get(setting)]
+def _failed(data: Measured, setting: str) -> int | None:
+    """The infeasible proposal, beside the pair shown, that misses most; None: there is none."""
+    rows = _rows(data, setting, [OUTCOME, MISSED])
+    rows = rows[
+        (rows[OUTCOME] == "infeasible") & (rows[PROPOSAL] != data.entries[setting].proposal)
+    ]
+    shares = rows[MISSED].astype(float).fillna(np.inf)  # none where it is infinite
+    means = shares.groupby(rows[PROPOSAL]).mean()
+    return None if means.empty else int(means.index[int(means.argmax())])
 
 
 def failure(data: Measured) -> Figure | None:
     """Loss by layer and score by gamma of an infeasible proposal beside the pair shown."""
     import pandas as pd
 
-    def drawn(axis: Axes, setting: str, metric: str, x: str) -> bool:
+    def failed(setting: str, metric: str) -> Numbers:
+        return _constrained(data, setting, metric).where(proposal=_failed(data, setting))
+
+    def drawn(axis: Axes, setting: str, metric: str, x: Column) -> bool:
         for arm, (label, *drawn_as) in ARMS.items():
             name = "winner, or closest" if arm == "constrained" else label
-            pair = metric_rows(data, setting, metric, arm)
-            band(axis, pair[pair["shift"] == "gaussian"], x, (name, *drawn_as), **LAYERED[arm])
-        return band(axis, _failed(data, setting, metric), x, FAILED)
+            pair = data.pairs.where(setting=setting, metric=metric, arm=arm, shift=GAUSSIAN)
+            band(axis, pair, x, (name, *drawn_as), **LAYERED[arm])
+        return band(axis, failed(setting, metric), x, FAILED)
 
     def loss(axis: Axes, setting: str) -> bool:
         has_data = drawn(axis, setting, "held_out_loss", "layer")
-        parts = metric_rows(data, setting, "held_out_loss"), _failed(data, setting, "held_out_loss")
-        log_if_wide(axis, pd.concat(parts).dropna(subset="layer")["value"])
+        parts = (
+            data.pairs.where(setting=setting, metric="held_out_loss"),
+            failed(setting, "held_out_loss"),
+        )
+        log_if_wide(axis, pd.concat([part.having("layer").values for part in parts]))
         count_x(axis)
         return has_data
 
@@ -263,7 +285,7 @@ def failure(data: Measured) -> Figure | None:
         return drawn(axis, setting, data.metric.key, "severity")
 
     def title(setting: str) -> str:
-        return f"{data.title(setting)}; infeasible: proposal {data.failed[setting]}"
+        return f"{data.title(setting)}; infeasible: proposal {_failed(data, setting)}"
 
     panels = (
         (loss, LAYER, "held-out loss"),

@@ -23,14 +23,14 @@ def trajectories(data: Measured) -> Figure | None:
 def _series(data: Measured, series: str, y: str) -> Panel:
     import matplotlib as mpl
 
-    of_series = data.steps[(data.steps["series"] == series) & (data.steps["arm"] == "constrained")]
+    of_series = data.steps.where(series=series, arm="constrained")
 
     def drawn(axis: Axes, setting: str) -> bool:
-        rows = of_series[of_series["setting"] == setting]
-        layers = sorted(rows["layer"].unique())
+        rows = of_series.where(setting=setting)
+        layers = rows.distinct("layer")
         ends = {layers[0]: "first layer", layers[-1]: "last layer"} if layers else {}
         for layer in layers:
-            mean = rows[rows["layer"] == layer].groupby("step")["value"].mean()
+            mean = rows.where(layer=layer).mean_by("step")
             colour = mpl.colormaps["viridis"](0.9 * layer / layers[-1])
             axis.plot(
                 mean.index,
@@ -47,13 +47,13 @@ def _series(data: Measured, series: str, y: str) -> Panel:
 
 def cost(data: Measured) -> Figure | None:
     """Seconds of training of both arms, a row a setting."""
-    rows = data.pairs[data.pairs["metric"] == "train_seconds"]
-    names = [name for name in data.entries if (rows["setting"] == name).any()]
+    rows = data.pairs.where(metric="train_seconds")
+    names = [name for name in data.entries if name in rows.distinct("setting")]
     if not names:
         return None
     figure, (axis,) = grid(1, height=0.3 * len(names) + 0.6)
     for shift, (arm, (label, colour, _, _)) in zip((-0.2, 0.2), ARMS.items(), strict=True):
-        mean = rows[rows["arm"] == arm].groupby("setting")["value"].mean().reindex(names)
+        mean = rows.where(arm=arm).mean_by("setting").reindex(names)
         axis.barh([i + shift for i in range(len(names))], mean, 0.36, color=colour, label=label)
     axis.set_yticks(range(len(names)), names, fontsize=7)
     axis.invert_yaxis()

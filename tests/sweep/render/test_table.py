@@ -60,6 +60,8 @@ def test_a_misspelt_name_in_a_template_is_an_error_and_words_are_no_markup(tmp_p
 MISSPELT = """
 from sweep.confirmation.summary import ConfirmationSummary, Family
 from sweep.render.table import Column
+from sweep.report import search
+from sweep.report.measured import Measured
 from sweep.results.status import SweepStatus
 from sweep.results.summary import ArmSummary, SettingSummary
 from sweep.results.tables.frontier import COLUMNS, Line
@@ -78,6 +80,16 @@ def read(pair: SettingSummary, confirmed: ConfirmationSummary, status: SweepStat
     confirmed.settings[0].against_plan  # wrong
     confirmed.settings[0].against_plain.ended.mean
     status.arms.finl  # wrong
+
+
+def draw(data: Measured) -> None:
+    data.pairs.where(seting="one")  # wrong
+    data.pairs.where(setting="one").mean_by("severty")  # wrong
+    data.pairs.where(setting="one").mean_by("severity").index
+    data.facts.having("leyer").valeus  # wrong
+    data.steps.indexed("arm", "sed")  # wrong
+    data.proposals[search.OBJETIVE]  # wrong
+    data.ratios[0].share_below  # wrong
 
 
 def mark(row: Row) -> Family:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
@@ -15,8 +15,10 @@ from sweep.confirmation.comparisons import summarize_confirmation
 from sweep.report.confirmed import _labels
 from sweep.report.figures import draw
 from sweep.report.layers import median_of
-from sweep.report.measured import Measured, confirmations, measured
-from sweep.report.search import SEEN, UNSEEN, pareto_front
+from sweep.report.measured import STEPS, Measured, confirmations, measured
+from sweep.report.numbers import Column, Numbers, Values
+from sweep.report.search import COLUMNS, SEEN, UNSEEN, pareto_front
+from sweep.results.facts import Fact
 from sweep.results.sweep_view import load_sweep
 from tests.support import confirmations as confirming
 from tests.support.records import SCORES
@@ -53,6 +55,19 @@ def changed(objects: ObjectStore, of: Callable[[ArmRecord], dict[str, Any]]) -> 
             objects.put_json(
                 f"arms/{signature}/record.json", replace(record, evaluation=found).to_json()
             )
+
+
+# --- columns that mypy knows ----------------------------------------------------------------------
+
+
+def test_the_typed_columns_are_those_of_the_frames(objects: ObjectStore) -> None:
+    store_sweep(objects, {FIRST: [FEASIBLE]})
+    data = data_of(objects)
+    known = set(get_args(Column))
+    assert known == {*Fact._fields, *STEPS, "shown"}
+    assert set(Values.__annotations__) <= known
+    assert {*data.pairs.frame, *data.facts.frame, *data.steps.frame} <= known
+    assert set(COLUMNS) <= set(data.proposals)
 
 
 # --- families of settings -------------------------------------------------------------------------
@@ -105,10 +120,10 @@ def test_rmse_where_the_network_stops_is_as_the_root_of_its_loss(objects: Object
 def test_accuracy_where_the_network_stops_is_the_recorded_one(objects: ObjectStore) -> None:
     store_sweep(objects, {FIRST: [FEASIBLE]})
     data = data_of(objects)
-    rows = data.pairs[(data.pairs["metric"] == "loss") & (data.pairs["arm"] == "constrained")]
-    scores = data.pairs[data.pairs["metric"] == "rmse"].assign(metric="accuracy")
+    rows = data.pairs.where(metric="loss", arm="constrained").frame
+    scores = data.pairs.where(metric="rmse").frame.assign(metric="accuracy")
     read = rows.assign(metric="layer_accuracy", value=rows["layer"] / 10)
-    texts = replace(data, metric=ACCURACY, pairs=pd.concat([scores, read]))
+    texts = replace(data, metric=ACCURACY, pairs=Numbers(pd.concat([scores, read])))
     line, *_ = draw(texts, ["anytime"])["anytime"].axes[0].get_lines()
     np.testing.assert_allclose(line.get_ydata(), [0, 0.1, 0.2, 0.3])
 
