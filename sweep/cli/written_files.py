@@ -272,7 +272,7 @@ def answers_(
             rate = judging.compare(*answers)
             if missing := len(answers[0]) - rate.judged:
                 note(f"{missing} answers were not judged: run the same command to judge them.")
-            lengths = [statistics.fmean(len(one["output"]) for one in rows) for rows in answers]
+            lengths = [statistics.fmean(len(one.output) for one in rows) for rows in answers]
             rates.append(
                 PairRate(
                     **asdict(rate),

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 from rich.console import Console
@@ -28,8 +28,16 @@ if TYPE_CHECKING:  # torch
     from trainables.predictors.answerer import Answerer
     from trainables.tasks.base import Prompt
 
-Answer = dict[str, str]  # in the fields of AlpacaEval's model outputs
 HELD_OUT = 100  # prompts at most, unless --count is given
+
+
+class Answer(NamedTuple):
+    """An answer to an instruction, in the fields of AlpacaEval's model outputs."""
+
+    dataset: str
+    instruction: str
+    output: str
+    generator: str
 
 
 @dataclass(frozen=True)
@@ -186,16 +194,14 @@ def write_answers(
     Raises:
         Misuse: the list has answers of another arm or length, or is no list.
     """
-    kept = {answer["instruction"]: answer for answer in _kept_answers(path, generator)}
+    kept = {answer.instruction: answer for answer in _kept_answers(path, generator)}
     for instruction, prompt in prompts:
         if instruction.judged_text not in kept:
-            kept[instruction.judged_text] = {
-                "dataset": instruction.dataset,
-                "instruction": instruction.judged_text,
-                "output": arm.answer(prompt, gamma, longest).written,
-                "generator": generator,
-            }
-            text = json.dumps(list(kept.values()), indent=1, ensure_ascii=False) + "\n"
+            output = arm.answer(prompt, gamma, longest).written
+            answer = Answer(instruction.dataset, instruction.judged_text, output, generator)
+            kept[instruction.judged_text] = answer
+            rows = [one._asdict() for one in kept.values()]
+            text = json.dumps(rows, indent=1, ensure_ascii=False) + "\n"
             remove_temporary_files(path)  # of a call that was killed; the folder's lock is held
             write_atomically(path, text.encode())
         yield kept[instruction.judged_text]
@@ -206,9 +212,9 @@ def _kept_answers(path: Path, generator: str) -> list[Answer]:
     if not path.exists():
         return []
     try:
-        answers: list[Answer] = json.loads(path.read_text(encoding="utf-8"))
-        others = {one["generator"] for one in answers if one["instruction"]} - {generator}
-    except (OSError, ValueError, TypeError, KeyError) as error:
+        answers = [Answer(**row) for row in json.loads(path.read_text(encoding="utf-8"))]
+        others = {one.generator for one in answers} - {generator}
+    except (OSError, ValueError, TypeError) as error:
         raise Misuse(f"{path} is no list of answers ({error}). Remove it.") from error
     if others:
         raise Misuse(

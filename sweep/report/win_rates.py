@@ -23,9 +23,21 @@ from typing import Any
 from sweep.report.answers import Answer
 from trainables.errors import BadData, Failure, InvalidValue, Misuse
 from trainables.machine.atomic_files import atomic_file, write_atomically
+from trainables.plain import Plain
 
 JUDGED_AT_ONCE = 10  # and then kept
 RATED_BY = ("setting", "seed", "gamma", "judge", "prompts", "longest", "asked")
+
+
+@dataclass(frozen=True)
+class _Metrics(Plain):
+    """Rates as alpaca_eval names them."""
+
+    n_total: int
+    win_rate: float
+    standard_error: float
+    length_controlled_winrate: float | None = None
+    lc_standard_error: float | None = None
 
 
 @dataclass(frozen=True)
@@ -133,8 +145,8 @@ class Judge:
             Failure: the judge did not answer, or the difficulties could not be downloaded.
         """
         pairs = list(zip(constrained, baseline, strict=True))
-        assert all(ours["instruction"] == other["instruction"] for ours, other in pairs)
-        equal = sum(ours["output"] == other["output"] for ours, other in pairs)
+        assert all(ours.instruction == other.instruction for ours, other in pairs)
+        equal = sum(ours.output == other.output for ours, other in pairs)
         with _quiet():
             judgements = self._judge(constrained, baseline)
             usable = [
@@ -147,22 +159,25 @@ class Judge:
                     f"the judge {self.name} got {len(pairs) - equal} pairs of answers, and no "
                     "reply names the one that it prefers: look at its template and its parser."
                 )
-            rate = self._metrics.get_winrate(usable)
+            metrics = self._metrics.get_winrate(usable)
             if self._length_controlled:
-                rate = self._control_length(judgements)
+                metrics = self._control_length(judgements)
+        rate = _Metrics.from_json(metrics)
         return WinRate(
             equal,
-            rate["n_total"],
-            rate["win_rate"],
-            rate["standard_error"],
-            rate["length_controlled_winrate"] if self._length_controlled else None,
-            rate["lc_standard_error"] if self._length_controlled else None,
+            rate.n_total,
+            rate.win_rate,
+            rate.standard_error,
+            rate.length_controlled_winrate,
+            rate.lc_standard_error,
         )
 
     def _judge(self, constrained: Sequence[Answer], baseline: Sequence[Answer]) -> Any:
         try:
             return self._annotator.annotate_head2head(
-                outputs_1=list(baseline), outputs_2=list(constrained), chunksize=JUDGED_AT_ONCE
+                outputs_1=[answer._asdict() for answer in baseline],
+                outputs_2=[answer._asdict() for answer in constrained],
+                chunksize=JUDGED_AT_ONCE,
             )
         except Exception as error:
             raise Failure(

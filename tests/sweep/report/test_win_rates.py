@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sweep.report.answers import Instruction, read_instructions, set_name, write_answers
+from sweep.report.answers import Answer, Instruction, read_instructions, set_name, write_answers
 from sweep.report.win_rates import Judge
 from tests.support.data.instruction_runs import instruction_task, tiny_instructions
 from tests.support.servers.judges import judge_server
@@ -19,14 +19,13 @@ from trainables.errors import BadData, Failure, InvalidValue, Misuse
 from trainables.predictors.answerer import Answerer
 from trainables.training import to_bytes
 
-Rows = list[dict[str, str]]
+
+def answers(outputs: list[str], generator: str) -> list[Answer]:
+    return [Answer("d", f"Question {i}?", output, generator) for i, output in enumerate(outputs)]
 
 
-def answers(outputs: list[str], generator: str) -> Rows:
-    return [
-        {"instruction": f"Question {i}?", "output": output, "generator": generator, "dataset": "d"}
-        for i, output in enumerate(outputs)
-    ]
+def stored(path: Path) -> list[Answer]:
+    return [Answer(**row) for row in json.loads(path.read_text())]
 
 
 def longer(first: str, second: str) -> bool:
@@ -91,18 +90,18 @@ def test_a_list_grows_and_nothing_is_asked_twice(arm: Answerer, tmp_path: Path) 
     asked = [(Instruction(p.text.strip()), p) for p in arm.held_out(6)]
     path = tmp_path / "lists" / "one.json"
     whole = list(write_answers(path, "g", asked, 0.25, arm, 4))
-    assert whole == json.loads(path.read_text())
-    assert [row["instruction"] for row in whole] == [i.judged_text for i, _ in asked]
-    assert [row["output"] for row in whole] == [arm.answer(p, 0.25, 4).written for _, p in asked]
+    assert whole == stored(path)
+    assert [row.instruction for row in whole] == [i.judged_text for i, _ in asked]
+    assert [row.output for row in whole] == [arm.answer(p, 0.25, 4).written for _, p in asked]
 
-    kept = [{**row, "output": "kept"} for row in whole[:4]]
-    path.write_text(json.dumps(kept))
+    kept = [row._replace(output="kept") for row in whole[:4]]
+    path.write_text(json.dumps([row._asdict() for row in kept]))
     assert list(write_answers(path, "g", asked, 0.25, arm, 4)) == kept + whole[4:]
-    grown = json.loads(path.read_text())
+    grown = stored(path)
     assert grown == kept + whole[4:]
     few = [asked[3], asked[1]]
     assert list(write_answers(path, "g", few, 0.25, arm, 4)) == [kept[3], kept[1]]
-    assert json.loads(path.read_text()) == grown
+    assert stored(path) == grown
 
 
 def test_a_list_that_is_stopped_keeps_every_answer(arm: Answerer, tmp_path: Path) -> None:
@@ -111,7 +110,7 @@ def test_a_list_that_is_stopped_keeps_every_answer(arm: Answerer, tmp_path: Path
     answers = write_answers(path, "g", asked, 0.25, arm, 4)
     first = [next(answers) for _ in range(3)]
     answers.close()
-    assert json.loads(path.read_text()) == first
+    assert stored(path) == first
 
 
 def test_lists_of_others_are_left_alone(arm: Answerer, tmp_path: Path) -> None:
@@ -163,11 +162,7 @@ def test_a_published_table_of_judgements_gives_its_own_win_rate(
         pair = (first.strip(), second.strip())
         return best[pair] if pair in best else not best[pair[::-1]]
 
-    lists = [
-        [{"instruction": r["instruction"], "output": r[f"output_{k}"], "generator": str(k)}
-         for r in told]
-        for k in (1, 2)
-    ]  # fmt: skip
+    lists = [[Answer("", r["instruction"], r[f"output_{k}"], str(k)) for r in told] for k in (1, 2)]
     with judge_server(tmp_path, as_told) as server:
         found = Judge(server.config, tmp_path).compare(lists[1], lists[0])
     assert len(told) > 60
@@ -178,7 +173,7 @@ def test_a_judge_that_fails_keeps_what_was_judged(tmp_path: Path) -> None:
     count, most = 35, 25
     ours = answers(["x" * (n % 7) for n in range(count)], "ours")
     theirs = answers(["x" * (n % 5) + "y" for n in range(count)], "theirs")
-    differ = sum(a["output"] != b["output"] for a, b in zip(ours, theirs, strict=True))
+    differ = sum(a.output != b.output for a, b in zip(ours, theirs, strict=True))
     with judge_server(tmp_path, longer) as server:
         server.refuses_after = most
         with pytest.raises(Failure, match=r"the judge failed: BadRequestError.*same command"):
