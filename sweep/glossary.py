@@ -1,10 +1,12 @@
-"""Glossary: each term of tables, pages and MLflow explained once. Pure."""
+"""Glossary: terms, each explained once; names of models and values. Pure."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from typing import NamedTuple
+
+from trainables.plain import Json
 
 
 class Term(NamedTuple):
@@ -190,6 +192,25 @@ def capitalised(text: str) -> str:
 def sentence(text: str) -> str:
     """The text as a sentence, with a capital and a full stop."""
     return f"{capitalised(text)}."
+
+
+def model_text(name: str, variant: str) -> str:
+    """A model with the forward that its variant names.
+
+    >>> model_text("ut", "distance")
+    'ut (distance)'
+    """
+    return f"{name} ({variant})" if variant else name
+
+
+def point_text(point: Mapping[str, Json]) -> str:
+    """The searched values of a pair.
+
+    >>> point_text({"constraint.alpha": 0.12345, "constraint.form": "ratio"})
+    'alpha 0.1235, form ratio'
+    """
+    values = {n: f"{v:.4g}" if isinstance(v, float) else str(v) for n, v in point.items()}
+    return ", ".join(f"{n.removeprefix('constraint.')} {v}" for n, v in values.items())
 
 
 def _has(text: str, name: str) -> bool:

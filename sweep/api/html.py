@@ -9,11 +9,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from search_spaces.space import SearchSpace
-from sweep.glossary import brief, sentence
+from sweep.glossary import brief, point_text, sentence
 from sweep.render.html import fill
 from sweep.render.table import YES_NO, Column, ShortForm, shown_of
 from sweep.results.findings import answer
-from sweep.results.names import point_text
 from sweep.results.status import SweepStatus
 from sweep.results.summary import SettingSummary
 from sweep.results.tables.results import results_table

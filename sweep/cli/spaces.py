@@ -23,9 +23,9 @@ from sweep.cli.options import (
     print_json,
 )
 from sweep.cli.sweep_options import SpaceOptions, collected
+from sweep.glossary import model_text
 from sweep.render.table import NOTHING
 from sweep.render.terminal import table
-from sweep.results.names import model_text
 from sweep.study.advice import counted
 from trainables.errors import Misuse
 from trainables.plain import Json

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from search_spaces.settings import names_within
 from sweep.confirmation.plan import Plan, load_plan
 from sweep.confirmation.summary import ConfirmationSummary
+from sweep.glossary import model_text
 from sweep.report.numbers import Numbers
 from sweep.results.best import best_summaries
 from sweep.results.facts import Fact, read_facts, shown_facts
-from sweep.results.names import model_text
 from sweep.results.summary import SettingSummary
 from sweep.results.sweep_view import SettingView, SweepView
 from sweep.study.definition import load_definition, sweep_names

@@ -73,7 +73,7 @@ class Numbers:
         return self.frame.empty
 
     def distinct(self, column: Column) -> list[Any]:
-        """What stands in a column, each once, in order."""
+        """Values of a column, each once, in order."""
         return sorted(self.frame[column].dropna().unique())
 
     def indexed(self, *columns: Column) -> pd.Series[float]:

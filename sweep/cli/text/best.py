@@ -8,12 +8,11 @@ from rich.console import Console
 
 from search_spaces.settings import short_names
 from sweep.cli.options import console
-from sweep.glossary import TERMS, brief, sentence
+from sweep.glossary import TERMS, brief, model_text, point_text, sentence
 from sweep.render.table import NOTHING, YES_NO, number
 from sweep.render.terminal import Paragraph, TextTable, table
 from sweep.results.aggregates import ARMS
 from sweep.results.findings import answer
-from sweep.results.names import model_text, point_text
 from sweep.results.summary import ArmSummary, Scored, SettingSummary, shift_mean
 from sweep.results.tables.columns import reference_notes
 from sweep.results.verdict_text import code_notes, missing_share_text, verdict_lines

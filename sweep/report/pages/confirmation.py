@@ -19,7 +19,7 @@ from sweep.confirmation.words import (
     sentences,
     units_text,
 )
-from sweep.glossary import capitalised
+from sweep.glossary import capitalised, point_text
 from sweep.render.table import NOTHING, Table, number
 from sweep.report.pages.markup import (
     Commands,
@@ -30,7 +30,6 @@ from sweep.report.pages.markup import (
     open_first,
     provenance_of,
 )
-from sweep.results.names import point_text
 from sweep.results.status import SweepStatus
 from trainables.plain import Json
 

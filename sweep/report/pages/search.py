@@ -9,7 +9,7 @@ from search_spaces.settings import ranges_to_json
 from search_spaces.space import SearchSpace
 from sweep.confirmation.summary import ConfirmationSummary
 from sweep.confirmation.words import sentences
-from sweep.glossary import brief, sentence
+from sweep.glossary import brief, point_text, sentence
 from sweep.render.table import NOTHING, YES_NO, Column, ShortForm, Table, number, table_of
 from sweep.report.pages.markup import (
     Commands,
@@ -20,7 +20,6 @@ from sweep.report.pages.markup import (
     provenance_of,
 )
 from sweep.results.findings import findings
-from sweep.results.names import point_text
 from sweep.results.status import SweepStatus
 from sweep.results.summary import ArmSummary, Gain, SettingSummary
 from sweep.results.verdict_text import certified_over, gain_header, infeasible_seeds, verdict_lines

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 from search_spaces.paper.video import DEPARTURES
 from search_spaces.space import SearchSpace
-from sweep.glossary import brief, sentence
+from sweep.glossary import brief, model_text, sentence
 from sweep.render.table import Column, Row
-from sweep.results.names import model_text
 from sweep.results.summary import SettingSummary
 from trainables.config.arm import ArmConfig, ConstraintConfig
 from trainables.config.test_conditions import unseen_gammas

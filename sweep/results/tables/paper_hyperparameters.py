@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 from search_spaces.paper import text, video
 from search_spaces.paper.published import model_of
 from search_spaces.space import SearchSpace
-from sweep.glossary import brief
+from sweep.glossary import brief, model_text
 from sweep.render.table import NOTHING, Column, Table, rows_of, shown_of
-from sweep.results.names import model_text
 from sweep.results.summary import SettingSummary
 from sweep.results.tables.columns import config_of, seeds_text
 from sweep.results.tables.hyperparameters import column_of, reference_loss, scales_of, value_texts

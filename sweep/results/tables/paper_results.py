@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from search_spaces.paper.comparison import Comparison
 from search_spaces.paper.published import not_alike, published
 from search_spaces.space import SearchSpace
+from sweep.glossary import model_text
 from sweep.render.table import NOTHING, Bold, Column, Row, Table, number
 from sweep.results.aggregates import ARMS
-from sweep.results.names import model_text
 from sweep.results.summary import SettingSummary
 from sweep.results.tables.columns import UNMATCHED, config_of, model_notes, seeds_text
 from sweep.results.verdict_text import code_notes, counted_notes
