@@ -70,7 +70,8 @@ def export_(
     Default NAME: the newest sweep.
     """
     from sweep.confirmation.stages import files_of
-    from sweep.results.export import export, write_files
+    from sweep.results.export import export
+    from sweep.results.export_folder import write_files
 
     name = name_or_newest(name, place)
     folder_out = Path(out).expanduser().resolve()

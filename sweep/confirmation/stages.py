@@ -8,7 +8,8 @@ from sweep.confirmation.paper_tables import paper_confirmed_table, trained_arms
 from sweep.confirmation.plan import Plan, load_plan
 from sweep.confirmation.summary import ConfirmationSummary
 from sweep.confirmation.tables import confirmed_table
-from sweep.results.export import table_files, text_of
+from sweep.results.export import table_files
+from sweep.results.export_folder import text_of
 from sweep.results.tables.paper_hyperparameters import paper_hyperparameters_table
 from sweep.study.definition import Definition
 from sweep.study.pairs import ReadRecord

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from search_spaces import catalog
@@ -25,7 +25,8 @@ from sweep.report.pages.search import page
 from sweep.report.pages.svg import inlined
 from sweep.report.style import cells, style
 from sweep.results import provenance
-from sweep.results.export import final_arms, refuse_less, sweep_tables
+from sweep.results.export import sweep_tables
+from sweep.results.export_folder import outside, refuse_less
 from sweep.results.findings import next_step
 from sweep.results.status import SweepStatus, status_of
 from sweep.results.summary import SettingSummary
@@ -140,9 +141,9 @@ def write_files(
     out: Path, sweep: str, files: Mapping[str, bytes], *, replace: bool = False
 ) -> list[str]:
     """Write a report, or figures, that were made elsewhere as it is done here."""
-    outside = [n for n in files if n.startswith("/") or ".." in PurePosixPath(n).parts]
-    if outside or not files:
-        raise StoreError(f"this is no report of {sweep}: {', '.join(outside) or 'no file'}.")
+    if outside(files) or not files:
+        names = ", ".join(outside(files)) or "no file"
+        raise StoreError(f"this is no report of {sweep}: {names}.")
     _refuse_file(out)
     return _write(out, files, replace=replace)
 
@@ -261,14 +262,14 @@ def _refuse_less(out: Path, page: str) -> None:
     """Raise Misuse where the page in the folder is of another sweep, or of more arms."""
     there = manifest_of((out / PAGE).read_text(encoding="utf-8", errors="replace"))
     this = manifest_of(page)
-    if not there:
+    if there is None:
         return
-    if there["sweep"] != this.get("sweep"):
+    if this is None or there.sweep != this.sweep:
         raise Misuse(
-            f"the folder {out} holds the report of sweep {there['sweep']!r}, not of "
-            f"{this.get('sweep')!r}; nothing was changed. Give another folder with --out."
+            f"the folder {out} holds the report of sweep {there.sweep!r}, not of "
+            f"{this and this.sweep!r}; nothing was changed. Give another folder with --out."
         )
-    refuse_less("report", out, final_arms(there), final_arms(this))
+    refuse_less("report", out, there, this)
 
 
 def _pages_of(keys: Iterable[str], files: Iterable[str]) -> list[str]:

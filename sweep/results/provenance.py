@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from sweep.results.sweep_view import SettingView, SweepView
 from trainables.config.arm import TRAINING_VERSION
-from trainables.plain import Json, finite
+from trainables.plain import Json, Plain, finite
 from trainables.records.arm_record import (
     EVAL_SECONDS,
     TRAIN_PEAK_MEMORY_MB,
@@ -20,49 +21,95 @@ from trainables.records.arm_record import (
 )
 
 
-def manifest(view: SweepView, run_ids: Mapping[str, str]) -> dict[str, Json]:
+@dataclass(frozen=True, kw_only=True)
+class DataSet(Plain):
+    """A data set that was trained on."""
+
+    name: str
+    fingerprint: str  # of its pixels; empty: unknown
+
+
+@dataclass(frozen=True, kw_only=True)
+class Totals(Plain):
+    """How many arms are final, and what they cost."""
+
+    final: int = 0
+    wall_s: float = 0.0
+    device_s: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownPair(Plain):
+    """The pair that a setting shows, with the provenance of its arms by seed and kind."""
+
+    proposal: int
+    winner: bool
+    codes: Sequence[str] = ()
+    matched_capacity: bool = True
+    seeds: Mapping[str, Mapping[str, Json]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest(Plain):
+    """Provenance of a sweep and of the pairs that it shows.
+
+    Fields with a default are those that one of an earlier version may lack.
+    """
+
+    sweep: str
+    space: str = ""
+    definition: Mapping[str, Json] = field(default_factory=dict)
+    is_finished: bool = False
+    training_version: int = 0
+    tolerance: float = 0.0
+    sampler: Mapping[str, Json] = field(default_factory=dict)
+    search_seeds: Sequence[int] = ()
+    data: Sequence[DataSet] = ()
+    environments: Sequence[Mapping[str, Json]] = ()
+    arms: Totals = field(default_factory=Totals)
+    pairs: Mapping[str, ShownPair | None] = field(default_factory=dict)  # None: none is finished
+
+
+def manifest(view: SweepView, run_ids: Mapping[str, str]) -> Manifest:
     """Provenance of a whole sweep and of the pairs that its tables show."""
     space = view.definition.space
     records = [arm.record for arm in view.arms.values() if arm.record is not None]
     final = [record for record in records if record.is_final]
     environments = distinct_environments(final)
-    return {
-        "sweep": view.definition.name,
-        "space": space.name,
-        "definition": view.definition.to_json()["space"],
-        "is_finished": view.is_finished,
-        "training_version": TRAINING_VERSION,
-        "tolerance": space.tolerance,
-        "sampler": {"name": space.sampler, "seed": space.sampler_seed},
-        "search_seeds": list(space.search_seeds),
-        "data": data_provenance(final),
-        "environments": environments,
-        "arms": {
-            "final": len(final),
-            "wall_s": sum(wall_s(r) for r in final),
-            "device_s": sum(device_s(r) for r in final),
-        },
-        "pairs": {
-            setting.setting.name: _pairs(setting, environments, run_ids)
-            for setting in view.settings
-        },
-    }
+    return Manifest(
+        sweep=view.definition.name,
+        space=space.name,
+        definition=space.to_json(),
+        is_finished=view.is_finished,
+        training_version=TRAINING_VERSION,
+        tolerance=space.tolerance,
+        sampler={"name": space.sampler, "seed": space.sampler_seed},
+        search_seeds=space.search_seeds,
+        data=data_sets(final),
+        environments=environments,
+        arms=Totals(
+            final=len(final),
+            wall_s=sum(wall_s(r) for r in final),
+            device_s=sum(device_s(r) for r in final),
+        ),
+        pairs={one.setting.name: _shown(one, environments, run_ids) for one in view.settings},
+    )
 
 
-def _pairs(
+def _shown(
     setting: SettingView, environments: Sequence[Json], run_ids: Mapping[str, str]
-) -> dict[str, Json] | None:
+) -> ShownPair | None:
     shown = setting.chosen.shown
     if shown is None:
         return None
-    return {
-        "proposal": shown.number,
-        "winner": setting.chosen.winner is not None,
-        "codes": codes_of(
+    return ShownPair(
+        proposal=shown.number,
+        winner=setting.chosen.winner is not None,
+        codes=codes_of(
             r for p in shown.pairs for r in (p.constrained, p.unconstrained) if r is not None
         ),
-        "matched_capacity": shown.pairs[0].constrained.config.matched_capacity,
-        "seeds": {
+        matched_capacity=shown.pairs[0].constrained.config.matched_capacity,
+        seeds={
             str(pair.constrained.config.seed): {
                 "constrained": arm_provenance(pair.constrained, environments, run_ids),
                 "unconstrained": None
@@ -71,7 +118,7 @@ def _pairs(
             }
             for pair in shown.pairs
         },
-    }
+    )
 
 
 def arm_provenance(
@@ -122,10 +169,10 @@ def codes_of(records: Iterable[ArmRecord]) -> list[str]:
     return sorted({(arm.code or UNKNOWN_CODE) + size for arm, size in with_size})
 
 
-def data_provenance(records: Iterable[ArmRecord]) -> list[Json]:
-    """Every data set that was trained on: name and fingerprint of the pixels."""
-    data_sets = {(r.config.data.name, r.config.data.fingerprint) for r in records}
-    return [{"name": name, "fingerprint": fingerprint} for name, fingerprint in sorted(data_sets)]
+def data_sets(records: Iterable[ArmRecord]) -> list[DataSet]:
+    """Every data set that was trained on, each once."""
+    named = {(r.config.data.name, r.config.data.fingerprint) for r in records}
+    return [DataSet(name=name, fingerprint=fingerprint) for name, fingerprint in sorted(named)]
 
 
 def distinct_environments(records: Iterable[ArmRecord]) -> list[dict[str, Json]]:

@@ -30,8 +30,8 @@ from sweep.report.pages.markup import (
     open_first,
     provenance_of,
 )
+from sweep.results.provenance import Manifest
 from sweep.results.status import SweepStatus
-from trainables.plain import Json
 
 # For the template: a setting's name, outcome, sentences, every kind of arm, every seed.
 _Setting = tuple[str, str, list[str], Table, Table]
@@ -42,7 +42,7 @@ def confirmed_page(
     entry: ConfirmationSummary,
     plan: Plan,
     pictures: Mapping[str, Pages],
-    provenance: Mapping[str, Json],
+    provenance: Manifest,
     commands: Commands,
 ) -> str:
     """The page of a confirmation as a text.

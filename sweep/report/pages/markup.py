@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from sweep.glossary import explained
 from sweep.render.html import fill
+from sweep.results.provenance import Manifest
 from sweep.results.status import time_text
 from trainables.plain import Json
 
@@ -86,40 +87,37 @@ def as_json(value: Json) -> str:
     return json.dumps(value, indent=1, sort_keys=True)
 
 
-def manifest_of(page: str) -> Mapping[str, Json]:
-    """The provenance that stands on a page; empty where there is none.
+def manifest_of(page: str) -> Manifest | None:
+    """The provenance that stands on a page; None where there is none.
 
-    >>> manifest_of('<pre tabindex=0>{"sweep": "tiny", "arms": {"final": 9}}</pre>')["arms"]
-    {'final': 9}
+    >>> manifest_of('<pre tabindex=0>{"sweep": "tiny", "arms": {"final": 9}}</pre>').arms.final
+    9
     >>> manifest_of('<pre tabindex=0>["sweep"]</pre>')
-    {}
     """
     for text in re.findall(r"<pre tabindex=0>(.*?)</pre>", page, flags=re.S):
-        with suppress(ValueError):
-            manifest = json.loads(unescape(text))
-            if isinstance(manifest, dict) and {"sweep", "arms"} <= manifest.keys():
-                return manifest
-    return {}
+        with suppress(ValueError, TypeError, AttributeError):
+            plain = json.loads(unescape(text))
+            if {"sweep", "arms"} <= plain.keys():
+                return Manifest.from_json(plain)
+    return None
 
 
-def provenance_of(manifest: Mapping[str, Json]) -> tuple[str, list[str], str]:
+def provenance_of(manifest: Manifest) -> tuple[str, list[str], str]:
     """Code and data of the arms in words, their machines, and the whole manifest as JSON."""
     machines = []
-    for environment in manifest["environments"]:
+    for environment in manifest.environments:
         packages = environment.get("packages") or {}
         versions = ", ".join(f"{n} {v}" for n, v in sorted(packages.items()))
         rest = {k: v for k, v in environment.items() if k != "packages" and v is not None}
         machine = ", ".join(f"{k} {_plain(v)}" for k, v in sorted(rest.items()))
         machines += ["; ".join(filter(None, (machine, versions)))] * bool(environment)
-    data = [
-        f"{one['name']}, fingerprint {one['fingerprint'] or 'unknown'}" for one in manifest["data"]
-    ]
-    arms = manifest["arms"]
+    data = [f"{one.name}, fingerprint {one.fingerprint or 'unknown'}" for one in manifest.data]
+    arms = manifest.arms
     text = (
-        f"Training version {manifest['training_version']}; {arms['final']} arms took "
-        f"{time_text(arms['wall_s'])} in all. Data: {'; '.join(data) or 'none yet'}."
+        f"Training version {manifest.training_version}; {arms.final} arms took "
+        f"{time_text(arms.wall_s)} in all. Data: {'; '.join(data) or 'none yet'}."
     )
-    return text, machines, as_json(manifest)
+    return text, machines, as_json(manifest.to_json())
 
 
 def _plain(value: Json) -> str:

@@ -20,6 +20,7 @@ from sweep.report.pages.markup import (
     provenance_of,
 )
 from sweep.results.findings import findings
+from sweep.results.provenance import Manifest
 from sweep.results.status import SweepStatus
 from sweep.results.summary import ArmSummary, Gain, SettingSummary
 from sweep.results.verdict_text import certified_over, gain_header, infeasible_seeds, verdict_lines
@@ -38,7 +39,7 @@ def page(
     summaries: Sequence[SettingSummary],
     tables: Iterable[Table],
     pictures: Mapping[str, Pages],
-    provenance: Mapping[str, Json],
+    provenance: Manifest,
     commands: Commands,
     confirmed: Sequence[ConfirmationSummary],
 ) -> str:

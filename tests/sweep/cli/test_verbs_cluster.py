@@ -12,7 +12,7 @@ import pytest
 from sweep.cli.cluster import LogLines
 from sweep.cli.options import given_storage, storage_option
 from sweep.cluster.submission import Answer
-from sweep.results.export import EXPORT, MANIFEST, write_files
+from sweep.results.export_folder import EXPORT, MANIFEST, write_files
 from tests.support.command_line import contents, refused
 from trainables.errors import Misuse, StoreError
 

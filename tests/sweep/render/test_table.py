@@ -62,6 +62,7 @@ from sweep.confirmation.summary import ConfirmationSummary, Family
 from sweep.render.table import Column
 from sweep.report import search
 from sweep.report.measured import Measured
+from sweep.results.provenance import Manifest
 from sweep.results.status import SweepStatus
 from sweep.results.summary import ArmSummary, SettingSummary
 from sweep.results.tables.frontier import COLUMNS, Line
@@ -80,6 +81,13 @@ def read(pair: SettingSummary, confirmed: ConfirmationSummary, status: SweepStat
     confirmed.settings[0].against_plan  # wrong
     confirmed.settings[0].against_plain.ended.mean
     status.arms.finl  # wrong
+
+
+def write(manifest: Manifest) -> None:
+    manifest.arms.finl  # wrong
+    manifest.sweeep  # wrong
+    manifest.pairs["one"].winner  # wrong
+    manifest.sweep, manifest.arms.final
 
 
 def draw(data: Measured) -> None:

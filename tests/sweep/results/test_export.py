@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 
 from search_spaces import catalog
-from sweep.results import export as export_module
-from sweep.results.export import export, write_files
+from sweep.results import export_folder
+from sweep.results.export import export
+from sweep.results.export_folder import MANIFEST, ExportManifest, text_of, write_files
+from sweep.results.provenance import Totals
 from sweep.results.sweep_view import load_sweep
 from tests.support.sweeps import (
     DIVERGED,
@@ -135,9 +137,9 @@ def test_an_export_killed_at_any_time_does_not_block_its_folder(
         rename(source, target)
 
     with monkeypatch.context() as patch:  # a killed process cleans up nothing either
-        patch.setattr(export_module.os, "replace", partial(move, os.replace))
-        patch.setattr(export_module.os, "rename", partial(move, os.rename))
-        patch.setattr(export_module.shutil, "rmtree", lambda *_, **__: None)
+        patch.setattr(export_folder.os, "replace", partial(move, os.replace))
+        patch.setattr(export_folder.os, "rename", partial(move, os.rename))
+        patch.setattr(export_folder.shutil, "rmtree", lambda *_, **__: None)
         if there != "nothing" or moved == 0:  # one rename makes a new folder
             with pytest.raises(Killed):
                 write(stored, out)
@@ -167,10 +169,10 @@ def test_exports_into_one_folder_at_once_are_one_after_the_other(
 def test_an_export_that_waits_too_long_for_another_says_so(
     stored: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(export_module, "WAIT_S", 0.1)
+    monkeypatch.setattr(export_folder, "WAIT_S", 0.1)
     files = write(stored, tmp_path / "out")
     before = contents(tmp_path / "out")
-    lock = tmp_path / "out" / export_module.LOCK
+    lock = tmp_path / "out" / export_folder.LOCK
     with held(lock), pytest.raises(StoreError, match=r"another.*--out"):
         write(stored, tmp_path / "out")
     assert contents(tmp_path / "out") == before
@@ -200,6 +202,25 @@ def test_the_manifest_carries_the_provenance_of_both_arms(
     for name, digest in manifest["files"].items():
         content = (tmp_path / "out" / name).read_bytes()
         assert hashlib.sha256(content).hexdigest() == digest
+
+
+def test_a_manifest_is_read_back_whole(stored: ObjectStore, tmp_path: Path) -> None:
+    write(stored, tmp_path / "out")
+    text = (tmp_path / "out" / MANIFEST).read_text()
+    assert text_of(ExportManifest.from_json(json.loads(text)).to_json()) == text
+
+
+@pytest.mark.parametrize("damage", [{"kind": "mine"}, {"arms": 3}, {"files": ["a"]}, {"pairs": 1}])
+def test_a_folder_without_a_manifest_of_an_export_is_left_alone(
+    stored: ObjectStore, tmp_path: Path, damage: dict[str, Any]
+) -> None:
+    write(stored, tmp_path / "out")
+    path = tmp_path / "out" / MANIFEST
+    path.write_text(json.dumps(json.loads(path.read_text()) | damage))
+    before = contents(tmp_path / "out")
+    with pytest.raises(Misuse, match="no export wrote"):
+        write(stored, tmp_path / "out", replace=True)
+    assert contents(tmp_path / "out") == before
 
 
 def test_the_manifest_marks_pairs_of_unmatched_capacity(tmp_path: Path) -> None:
@@ -265,8 +286,9 @@ def test_a_fuller_export_is_not_replaced_unless_asked_for(
     with pytest.raises(Misuse, match=r"10 arms, where this one has 9; configs/.*--replace"):
         write(stored, out)
     assert contents(out) == before
+    fewer = text_of(ExportManifest(sweep="tiny", arms=Totals(final=9)).to_json())
     with pytest.raises(Misuse, match="fuller export"):  # made elsewhere, as a cluster's is
-        write_files(out, "tiny", {"manifest.json": json.dumps({"arms": {"final": 9}, "files": {}})})
+        write_files(out, "tiny", {MANIFEST: fewer})
     assert contents(out) == before
     files = write(stored, out, replace=True)
     assert set(contents(out)) == set(files)
