@@ -55,17 +55,10 @@ def ask(
     wait_s: float = ANSWER_S,
     options: str = "",
 ) -> Answer:
-    """Run ``sweep WORDS`` on the head.
+    """Run ``sweep WORDS`` on the head; Failure where it cannot be run, not where the verb fails.
 
-    Args:
-        jobs: its job server.
-        words: the verb and what follows it, but for --storage.
-        storage: the root on the cluster; None: its own.
-        wait_s: for the answer.
-        options: those that name the cluster in commands that the head advises.
-
-    Raises:
-        Failure: it could not be run. That a verb fails or refuses is an answer.
+    ``words`` are without --storage; ``storage`` None is the cluster's own root. ``options`` name
+    the cluster in commands that the head advises.
     """
     question = _question(words, storage, jobs.every(), options)
     job = f"ask-{uuid.uuid4().hex[:12]}"

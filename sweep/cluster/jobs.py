@@ -45,16 +45,7 @@ class Jobs:
     """The job server at one address."""
 
     def __init__(self, url: str, token: str | None) -> None:
-        """Connect to the job server.
-
-        Args:
-            url: of the job server: http://host:port.
-            token: the cluster's; None: none is sent.
-
-        Raises:
-            Misuse: no or another token is wanted.
-            Failure: nothing answers there, or something that is no job server.
-        """
+        """Connect to a job server, http://host:port; Misuse where another token is wanted."""
         for name in TALKATIVE:
             logging.getLogger(name).setLevel(logging.WARNING)
         self.url = url
@@ -75,11 +66,7 @@ class Jobs:
     ) -> bool:
         """Start a job on the head without taking a CPU from the arms; False: the id is taken.
 
-        Args:
-            job: its id.
-            entrypoint: the shell command.
-            folder: copied to the head; the command runs in the copy.
-            metadata: kept with the job.
+        The command runs in a copy of ``folder``.
         """
         runtime = None if folder is None else {"working_dir": str(folder)}
         with self._errors():

@@ -34,12 +34,7 @@ TOKEN_FILE = "~/.ray/auth_token"
 def reached(address: str) -> Iterator[str]:
     """The URL of a cluster's job server, which can be asked while the block runs.
 
-    Args:
-        address: the URL itself, or the path of a cluster.yaml.
-
-    Raises:
-        Misuse: it is neither.
-        Failure: the cluster is not up, or ssh does not get there.
+    Raises Misuse for what is no URL and no cluster.yaml, Failure where ssh does not get there.
     """
     if is_url(address):
         yield address.rstrip("/")
@@ -107,16 +102,10 @@ class Tunnel:
 
 @contextmanager
 def tunnel(to: Route, port: int | None = None, *, with_reader: bool = False) -> Iterator[Tunnel]:
-    """An ssh tunnel to a port of the head's loopback while the block runs.
+    """An ssh tunnel to a port of the head's loopback, and its reader's, while the block runs.
 
-    Args:
-        to: the head, and that port.
-        port: on this machine; None: a free one.
-        with_reader: reach the port of the head's reader, too.
-
-    Raises:
-        Misuse: the port is taken.
-        Failure: it cannot be opened; with ssh's own words.
+    ``port`` is of this machine, None: a free one; Misuse where it is taken. Raises Failure, with
+    ssh's own words, where the tunnel cannot be opened.
     """
     ports = _free_ports(port or 0, *([0] if with_reader else []))
     with tempfile.TemporaryFile() as errors:

@@ -214,7 +214,6 @@ def _contrast(
 
 
 def _means(by_seed: Mapping[int, Outcome], seeds: Sequence[int]) -> dict[Measure, float]:
-    """Means of the measures that all of these seeds have."""
     there = [by_seed[seed].measures for seed in seeds if seed in by_seed]
     return {
         name: fmean(one[name] for one in there)

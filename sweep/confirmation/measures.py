@@ -50,11 +50,9 @@ def constant_of(config: ArmConfig, evaluation: Evaluation) -> Measures:
 def outcomes(
     records: Iterable[ArmRecord], worst_of: Callable[[int], Measures]
 ) -> dict[int, Outcome]:
-    """Final arms of one kind by their seed, each with what it counts for.
+    """Final arms of one setting and kind by their seed, each with what it counts for.
 
-    Args:
-        records: of one setting and one kind of arm; those that still train are passed over.
-        worst_of: what one without a result counts for, by seed; empty: nothing is known yet.
+    ``worst_of`` gives what one without a result counts for, by seed; empty: not known yet.
     """
     by_seed = {}
     for record in records:

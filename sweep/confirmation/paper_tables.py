@@ -43,13 +43,7 @@ _MARKS = {
 def paper_confirmed_table(
     space: SearchSpace, entry: ConfirmationSummary, *, beside_paper: bool = False
 ) -> Table:
-    """Both arms on fresh seeds, the tested measure and that of the paper; bold where decided.
-
-    Args:
-        space: of the confirmation.
-        entry: that of ``summarize_confirmation``.
-        beside_paper: with the published numbers below ours.
-    """
+    """Both arms on fresh seeds, the tested measure and that of the paper; bold where decided."""
     settings = entry.settings
     lines = [line for one in settings for line in _lines(space, one, entry.measure)]
     facts = space.base.facts

@@ -35,7 +35,6 @@ class Reading(StoredPlain):
     deleted_ms: int | None = None  # None: it is there
 
     def __str__(self) -> str:
-        """It, in a sentence."""
         if self.deleted_ms is None:
             return f"{self.name} (of {self.search})"
         day = datetime.fromtimestamp(self.deleted_ms / 1000, UTC).date()

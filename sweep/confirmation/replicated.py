@@ -102,7 +102,6 @@ def is_decided(objects: ObjectStore, search: Definition, plan: ReplicationsPlan)
 def _every_part(
     objects: ObjectStore, search: Definition, plan: ReplicationsPlan
 ) -> dict[int, dict[str, _Part]]:
-    """Results of all replications by fresh seed, and by setting."""
     return {
         seed: _parts(objects, plan, number, search.space.tolerance)
         for number, seed in enumerate(plan.seeds, start=1)

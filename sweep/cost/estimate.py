@@ -105,11 +105,8 @@ def estimate(space: SearchSpace, gpu: str | None = None) -> Estimate:
     """Estimate the cost of a sweep: on this machine's CPU, or on the GPU of this name.
 
     A shared unconstrained arm counts once. Steps of a GPU space are estimated for the CPU as well,
-    when none is named: that is what they would cost here.
-
-    Raises:
-        UnknownName: no GPU of this name is known.
-        NotCounted: a network cannot be built without its data.
+    when none is named: that is what they would cost here. Raises UnknownName for an unknown GPU,
+    NotCounted where a network cannot be built without its data.
     """
     if gpu is not None and gpu not in GPUS:
         raise UnknownName.among("GPU", gpu, GPUS)

@@ -70,7 +70,6 @@ class NoiseAnswers(NoiseTask):
     vocabulary = 0  # of its tokenizer; there is none
 
     def __init__(self, config: ArmConfig) -> None:
-        """Draw as for all, and know of which fraction of tokens inner layers' losses are."""
         super().__init__(config)
         self._share, self._layers = 1.0, None
         if config.constraint is not None:

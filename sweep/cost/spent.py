@@ -132,12 +132,7 @@ def stored_estimate(objects: ObjectStore, sweep: str) -> dict[str, Json] | None:
 def estimated_seconds(
     estimate: Mapping[str, Json] | None, arms: Iterable[tuple[str, bool]]
 ) -> float | None:
-    """Estimated seconds of arms; None where one of them has no estimate.
-
-    Args:
-        estimate: that of their sweep.
-        arms: of each its setting, and whether it is constrained.
-    """
+    """Estimated seconds of arms, by setting and whether constrained; None where one has none."""
     seconds = (estimate or {}).get("seconds_per_arm", {})
     kinds = ("unconstrained", "constrained")
     try:

@@ -41,13 +41,7 @@ class Capacity(Protocol):
         """True if arms beyond the number of places should end at their next report."""
 
     def places(self, *, wanted: int, live: int, training: int) -> int:
-        """Arms that may be handed out at a time now; all counts are of the standard class.
-
-        Args:
-            wanted: arms that could be trained at once: all that are left.
-            live: arms that are handed out.
-            training: those of them that a worker has.
-        """
+        """Arms that may be handed out at a time now; all counts are of the standard class."""
 
 
 class FixedCapacity:
@@ -77,17 +71,10 @@ class ClusterCapacity:
         most: int | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Look at the cluster for the first time.
+        """Look at the cluster for the first time; places are counted in the class ``arm``.
 
-        Args:
-            cluster: where the arms are trained.
-            shares: this driver's part among all drivers of the cluster.
-            arm: the class that places are counted in.
-            most: at most so many; also what a cluster of unknown limits is asked to grow to.
-            clock: seconds, from any moment on; it never goes back.
-
-        Raises:
-            Misuse: no machine that can ever be there holds an arm.
+        At most ``most`` places, to which a cluster of unknown limits is also asked to grow. Raises
+        Misuse where no machine that can ever be there holds an arm.
         """
         self._cluster, self._shares, self._arm = cluster, shares, arm
         self._most, self._clock = most, clock

@@ -55,12 +55,7 @@ class Executor:
         return {"workers": self.workers, "fuse": self.fuse, "processes": self.processes}
 
     def train(self, coordinator: Coordinator) -> None:
-        """Train what the coordinator hands out.
-
-        Raises:
-            Failure: there is no Ray.
-            Misuse: there is no machine that can hold an arm.
-        """
+        """Train what the coordinator hands out; Failure without Ray, Misuse without a machine."""
         most = self.fuse or 1
         if self.where == "inline":
             from sweep.executors.inline import train_inline

@@ -119,12 +119,8 @@ class Shares:
     ) -> None:
         """Take a driver's facts; its first heartbeat is sent by ``look``.
 
-        Args:
-            board: where the drivers of this cluster read each other.
-            driver: this run of a driver.
-            sweep: what it trains; for people who look at the board.
-            arm: what one of its arms holds of a machine.
-            since_s: when it started, since 1970: who came first gets what does not divide.
+        The sweep is for people who look at the board. ``since_s`` is when the driver started, since
+        1970: who came first gets what does not divide.
         """
         self._board = board
         self._me = Beat(
@@ -137,10 +133,7 @@ class Shares:
     def look(self, *, wants: int, holds: int, now_s: float) -> None:
         """Say where this driver stands and read the others, once a minute.
 
-        Args:
-            wants: arms that are left, those in training included.
-            holds: arms that are in training.
-            now_s: by a clock of this machine that never goes back.
+        ``wants`` counts the arms that are left, ``holds`` those of them that are in training.
         """
         self._me = dataclasses.replace(self._me, at_s=time.time(), wants=wants, holds=holds)
         if now_s >= self._next_s:

@@ -14,11 +14,6 @@ def next_group(coordinator: Coordinator, *, most: int, places: float = 1.0) -> l
     Their proposals are asked for before their turn only where no outcome could move them. Those
     that fit are shared out among the places that are free, so that no worker idles for another's
     group.
-
-    Args:
-        coordinator: hands them out.
-        most: so many arms; 1: no groups.
-        places: how many more workers could begin now.
     """
     first = coordinator.next_arm()
     if first is None:

@@ -12,12 +12,7 @@ from trainables.retries import RECORD_LOOK_S
 
 
 def train_inline(coordinator: Coordinator, *, most: int = 1) -> None:
-    """Train every arm that the coordinator hands out. An error in our own code is raised.
-
-    Args:
-        coordinator: hands out arms.
-        most: so many arms may be trained together.
-    """
+    """Train every arm that the coordinator hands out, at most ``most`` of them together."""
     while (arms := next_group(coordinator, most=most)) or coordinator.awaits_records:
         if not arms:
             time.sleep(RECORD_LOOK_S)

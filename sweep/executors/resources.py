@@ -70,15 +70,9 @@ class ResourceClasses:
         *,
         processes: int = 1,
     ) -> None:
-        """Take the sweep; records are read when they are needed.
+        """Take the sweep; InvalidValue where a batch has fewer samples than an arm has processes.
 
-        Args:
-            definition: the sweep.
-            record_of: the stored record of an arm, by signature; read once per setting.
-            processes: that train an arm together.
-
-        Raises:
-            InvalidValue: a batch has fewer samples than an arm has processes.
+        ``record_of`` reads the stored record of a signature, once per setting.
         """
         space = definition.space
         runs = [space.run(s, {}, seed=space.search_seeds[0]) for s in space.settings]
@@ -99,12 +93,7 @@ class ResourceClasses:
         self._alone: set[str] = set()  # signatures that outgrew their share
 
     def class_of(self, arm: Arm, baselines: Sequence[Arm]) -> ResourceClass:
-        """The class of an arm.
-
-        Args:
-            arm: what is to be trained.
-            baselines: the unconstrained arms of its setting, which are trained first.
-        """
+        """The class of an arm; its setting's baselines are trained before it."""
         if arm.config.device == "cpu":
             return replace(self.standard, gpus=0.0)
         if arm.signature in self._alone:

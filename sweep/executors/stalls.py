@@ -32,10 +32,8 @@ class Stalls:
     def __init__(self, after_s: float, *, clock: Callable[[], float] = time.monotonic) -> None:
         """Start without any trial in training.
 
-        Args:
-            after_s: how long an arm may be without a report; FIRST_TAKES times that before the
-                first one to which its worker comes.
-            clock: seconds.
+        An arm may be without a report for ``after_s``, and for FIRST_TAKES times that before the
+        first one to which its worker comes.
         """
         self.after_s = after_s
         self._clock = clock
@@ -64,11 +62,9 @@ class Stalls:
         """Stalls of trials in ``training``, which a worker has now; each is counted.
 
         Time counts from when a trial is first seen here: what waits for a worker does not hang. To
-        be called often: reports wait while nobody looks, so that an arm is not to blame for it.
-
-        Args:
-            training: by trial, how many arms its worker trains together: a report of theirs takes
-                so many times as long.
+        be called often: reports wait while nobody looks, so that an arm is not to blame for it. A
+        report takes as many times as long as a worker trains arms together, which ``training``
+        gives.
         """
         now = self._clock()
         if now - self._looked > self.after_s / 2:

@@ -52,15 +52,6 @@ class LiveTrials:
         *,
         most: int = 1,
     ) -> None:
-        """Start without any trial.
-
-        Args:
-            coordinator: hands out arms, and is told what became of them.
-            classes: what each arm holds.
-            capacity: how many may be handed out.
-            stalls: which of them hang.
-            most: so many arms may be trained together.
-        """
         self.coordinator = coordinator
         self._most = most
         self.assigned: dict[str, LiveTrial] = {}  # by trial
@@ -168,13 +159,8 @@ class LiveTrials:
     def may_hold_lost_gpu(self, trial: str, host: str, *, elsewhere: bool) -> bool:
         """True if a trial on whose GPU CUDA does not start stays there, to keep arms from it.
 
-        Only while others train: where none can, arms must come to their ends.
-
-        Args:
-            trial: whose GPU it is.
-            host: of its worker.
-            elsewhere: arms can be kept from that machine; then it is the GPU alone that is lost
-                only where others train beside it.
+        Only while others train: where none can, arms must come to their ends. Where arms can be
+        kept from that machine (``elsewhere``), others must train beside it.
         """
         assigned = self.assigned[trial]
         new = self._reports - assigned.reports_before
@@ -256,7 +242,6 @@ class LiveTrials:
         return places
 
     def _used(self) -> float:
-        """Places of the standard class that are taken."""
         return sum(self._weight(h.kind) for h in self.assigned.values() if not h.is_leaving)
 
     def _weight(self, kind: ResourceClass) -> float:

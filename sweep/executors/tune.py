@@ -53,11 +53,7 @@ KEPT_IN = ("_live_trials", "_stopped_trials", "_failed_trials", "_trials_to_cach
 def train_on_local_ray(
     coordinator: Coordinator, *, workers: int | None, most: int, processes: int
 ) -> None:
-    """Start a Ray cluster of this machine alone, train every arm on it, and end it.
-
-    Raises:
-        InvalidValue: no GPU, or fewer than an arm has processes.
-    """
+    """Start a Ray cluster of this machine alone, train every arm on it, and end it."""
     classes = ResourceClasses(coordinator.definition, coordinator.runs.record, processes=processes)
     cpus = usable_cores()
     needed = (workers or 1) * classes.standard.cpus * processes
@@ -81,9 +77,7 @@ def train_on_cluster(
 ) -> None:
     """Train every arm on the Ray cluster that this machine belongs to, within this sweep's share.
 
-    Raises:
-        Failure: there is no cluster.
-        Misuse: no machine that it may have can hold an arm.
+    Raises Failure without a cluster, Misuse where no machine that it may have can hold an arm.
     """
     classes = ResourceClasses(coordinator.definition, coordinator.runs.record, processes=processes)
     with attached_ray() as scratch:
@@ -191,8 +185,6 @@ class _WithoutState:
 
 
 class _PlanSearcher(_WithoutState, Searcher):
-    """Tune's view of the coordinator."""
-
     def __init__(self, live: LiveTrials) -> None:
         super().__init__()
         self._live = live

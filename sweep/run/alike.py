@@ -41,7 +41,6 @@ class FirstFailures:
     """Failures of arms in one run of a driver, while no arm of the sweep has come to a result."""
 
     def __init__(self) -> None:
-        """Start without any arm."""
         self._arms: dict[str, list[Arm]] = {}  # by kind of failure
         self._reported: set[str] = set()  # arms that reported and have not failed since
         self._has_result = False
@@ -100,10 +99,7 @@ def put_failed_alike(objects: ObjectStore, sweep: str, why: str) -> None:
 def failed_alike(objects: ObjectStore, sweep: str, *, since_s: float = 0.0) -> str:
     """Reason why the last run ended, where its first arms failed alike; else ''.
 
-    Args:
-        objects: the storage root.
-        sweep: its name.
-        since_s: a run that ended before, in seconds since 1970, does not count.
+    A run that ended before ``since_s``, in seconds since 1970, does not count.
     """
     end = objects.get_derived(_name(sweep), _End.from_json)
     return end.why if end is not None and end.ended_s >= since_s else ""

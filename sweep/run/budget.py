@@ -40,11 +40,7 @@ BEGUN = "SWEEP_BEGUN"  # of a job on a cluster: when it began, in seconds since 
 
 @dataclass(frozen=True)
 class Budget:
-    """How much a sweep may take; None: no limit.
-
-    Raises:
-        InvalidValue: a limit is not above 0.
-    """
+    """How much a sweep may take; None: no limit. InvalidValue for a limit that is not above 0."""
 
     max_arms: int | None = None  # unconstrained ones, and what other sweeps trained of them, count
     max_hours: float | None = None  # of wall time, since the call
@@ -64,7 +60,6 @@ class Budget:
         return {name: getattr(self, name) for name in LIMITS if getattr(self, name) is not None}
 
     def __bool__(self) -> bool:
-        """True when there is a limit."""
         return bool(self.limits)
 
     @property
@@ -99,7 +94,6 @@ class Spending:
     def __init__(
         self, objects: ObjectStore, definition: Definition, budget: Budget = NO_LIMIT
     ) -> None:
-        """Build without reading; ``start`` does."""
         self.budget = budget
         self._objects, self._name, self._space = objects, definition.name, definition.space
         self.spent = Spent()
@@ -225,10 +219,7 @@ def put_budget(objects: ObjectStore, sweep: str, budget: Budget, *, reached: str
 def stored_budget(objects: ObjectStore, sweep: str, *, since_s: float = 0.0) -> tuple[Budget, str]:
     """The budget of the last run, and which option of it was reached; '' where none was.
 
-    Args:
-        objects: the storage root.
-        sweep: its name.
-        since_s: an option that was reached before, in seconds since 1970, does not count.
+    An option that was reached before ``since_s``, in seconds since 1970, does not count.
     """
     stored = objects.get_derived(_name(sweep), _from_json)
     budget, reached, put_s = stored or (NO_LIMIT, "", 0.0)

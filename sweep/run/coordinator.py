@@ -60,14 +60,9 @@ class Coordinator:
     ) -> None:
         """Build an empty state; ``start`` reads the store.
 
-        Args:
-            objects: the storage root.
-            definition: the sweep.
-            observer: follows the run; its errors join the problems.
-            ask_ahead: prepare slow proposals (GP) in a thread while the last known arms train.
-            resume_command: the command that continues the sweep; None: a plain `sweep resume`.
-            spending: the sweep's budget, and what was spent of it; None: without a limit.
-            accept_code: take arms that other code trained as they are; else they are refused.
+        Errors of the observer join the problems. ``ask_ahead`` prepares slow proposals (GP) in a
+        thread while the last known arms train; ``accept_code`` takes arms that other code trained
+        as they are, else they are refused.
         """
         self.objects = objects
         self.definition = definition
@@ -102,10 +97,7 @@ class Coordinator:
         Raises StoreError when it cannot be read, CodeDiffers where pairs would be of two codes.
         Starting costs a read for each setting and a check that the final records of judged
         proposals exist; records of failed ones are read. Incomplete judged.json and spent.json are
-        completed.
-
-        Args:
-            retry_failed: forget the records of failed arms, so that they train again.
+        completed. ``retry_failed`` forgets the records of failed arms, so that they train again.
         """
         put_retired(self.objects, self.definition.name, {})
         if retry_failed or failed_alike(self.objects, self.definition.name):
@@ -244,12 +236,7 @@ class Coordinator:
                 self._given_back.add(signature)
 
     def announce_stall(self, signature: str, what: str) -> None:
-        """Announce the first handed-out arm that makes no progress. Raises nothing.
-
-        Args:
-            signature: the arm.
-            what: since when, and what is done about it.
-        """
+        """Announce the first handed-out arm without progress, and ``what`` is done about it."""
         live = self.live.get(signature)
         self.progressed_at = time.monotonic()  # it is being dealt with
         if live is not None and not self._has_stalled:
@@ -273,12 +260,7 @@ class Coordinator:
         self.stop(why)
 
     def stop_on_trouble(self, problem: str, what: str = "the store cannot be used") -> None:
-        """Stop for what no arm can be trained with. Nothing stored is lost.
-
-        Args:
-            problem: the trouble, in a sentence.
-            what: the same in a few words.
-        """
+        """Stop for a ``problem`` that no arm can be trained with; ``what`` it is in a few words."""
         if problem not in self.problems:
             self.problems.append(problem)
         self.stop(what)

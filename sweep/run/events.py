@@ -41,7 +41,6 @@ class Event:
     may_resume: bool = False  # a failure after which a supervisor may start the driver again
 
     def __post_init__(self) -> None:
-        """Keep the text short."""
         if len(self.text) > LONGEST_TEXT:
             object.__setattr__(self, "text", f"{self.text[: LONGEST_TEXT - 4]} ...")
 

@@ -60,11 +60,8 @@ def failure_problems(
 ) -> Iterator[str]:
     """Yield a problem for each setting that failures leave without a result or a baseline.
 
-    Args:
-        again: the command that continues the sweep.
-        outcomes: outcomes of each setting's proposals, by number.
-        failed_baselines: unconstrained arms that failed, by signature.
-        since_ms: when this run began; what failed before was not tried in it.
+    ``again`` is the command that continues the sweep. What failed before ``since_ms``, when this
+    run began, was not tried in it.
     """
     remedy = f"`{again} --retry-failed` trains what failed again, in whichever sweep it did."
     if failed_baselines:

@@ -31,15 +31,7 @@ class Judging:
         observer: Observer,
         resume_command: str,
     ) -> None:
-        """Start without any proposal.
-
-        Args:
-            search: holds points and outcomes; a setting that cannot be judged retires there.
-            runs: the stored records.
-            codes: the comparison of codes, which says which arms count.
-            observer: follows judged proposals and the first winner; raises nothing.
-            resume_command: the command that trains an arm again whose record is gone.
-        """
+        """Start without any proposal; a setting that cannot be judged retires in ``search``."""
         self._search, self._plan, self._codes = search, search.plan, codes
         self._observer, self._resume_command = observer, resume_command
         self._sweep = search.definition.name

@@ -140,13 +140,8 @@ def notifying(
     """Yield a callback for news. An error that ends the block is news itself, and raised again.
 
     Misuse is no news: whoever made the request reads the message. Where a supervisor starts the
-    driver again, failures that are not the end are no news either.
-
-    Args:
-        target: a webhook's address, or a command; None: nobody is notified.
-        sweep: its name.
-        again: the command that continues the sweep after an error.
-        warn: called with a text for news that could not be delivered.
+    driver again, failures that are not the end are no news either. ``again`` is the command that
+    continues the sweep; ``warn`` is called with a text for news that could not be delivered.
     """
     if target is None:
         yield lambda event: None

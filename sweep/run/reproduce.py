@@ -48,14 +48,7 @@ def records_of_cell(objects: ObjectStore, cell: FoundCell) -> Records:
 def reproduce_cell(
     objects: ObjectStore, cell: FoundCell, before: Records, executor: Executor
 ) -> Reproduction:
-    """Train the arms of a cell again and compare.
-
-    Args:
-        objects: the storage root; only a scratch store below it is written.
-        cell: what to train.
-        before: its records, from ``records_of_cell``.
-        executor: as for ``run_sweep``.
-    """
+    """Train a cell's arms again and compare; only a scratch store below the root is written."""
     beside = _stored_finals(objects, cell.beside).values()
     return _reproduce(objects, cell.definition, cell.named, before, beside, executor)
 
@@ -67,12 +60,6 @@ def reproduce_definition(
 
     An arm that cannot be compared never counts as the same: with an export every arm that it
     expects is compared, else every arm with its stored record.
-
-    Args:
-        objects: the storage root; without an export its records are compared with.
-        definition: what to train.
-        exported: what an exported configuration expects, or None.
-        executor: as for ``run_sweep``.
     """
     first = definition.space.settings[0].name
     if exported is not None:
@@ -130,7 +117,6 @@ def _check_expected(definition: Definition, exported: Expected) -> dict[str, Arm
 
 
 def _stored_finals(objects: ObjectStore, arms: Iterable[Arm]) -> dict[str, ArmRecord]:
-    """The final records of arms."""
     records = map(ArmStore(objects).record, (arm.signature for arm in arms))
     return {r.signature: r for r in records if r is not None and r.is_final}
 
@@ -145,13 +131,8 @@ def _reproduce(
 ) -> Reproduction:
     """Train in a scratch store, which is deleted again where the numbers are the same.
 
-    Args:
-        objects: the storage root.
-        definition: what to train.
-        arms: the arms to compare; None: all.
-        before: the records to compare with; None: the stored ones.
-        beside: final records to take over, so that their arms are not trained again.
-        executor: as for ``run_sweep``.
+    ``arms`` None: all; ``before`` None: the stored records. Arms of the final records ``beside``
+    are not trained again.
     """
     objects.check_writable()
     folder = f"scratch/{definition.name}-{uuid.uuid4().hex[:8]}"
@@ -213,7 +194,6 @@ def _compare(
 def _compare_cell(
     definition: Definition, arms: Sequence[Arm], before: Records, now: Records
 ) -> ReproducedCell:
-    """Compare one arm of a table over its seeds."""
     reproduced = [reproduced_arm(arm, before[arm.signature], now[arm.signature]) for arm in arms]
     old, new = ([records[arm.signature] for arm in arms] for records in (before, now))
     constraint = arms[0].config.constraint or _only_constraint(definition, arms[0].setting)

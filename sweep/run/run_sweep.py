@@ -55,15 +55,9 @@ def run_sweep(
 ) -> RunSummary:
     """Train the arms of a stored sweep that are not final, and return how the run ended.
 
-    Args:
-        objects: the storage root.
-        definition: the stored definition, extensions included.
-        executor: where its arms train; ``sweep/executors/executor.py`` has them all.
-        observer: follows the run, also its standstills and how it ended.
-        display: show progress: live on a terminal, else one line per arm.
-        retry_failed: train failed arms again.
-        accept_code: take arms that other code trained as they are; else they are refused.
-        budget: limits after which no more arms are begun.
+    ``definition`` is the stored one, extensions included. The display is live on a terminal, else
+    one line per arm. ``accept_code`` takes arms that other code trained as they are; else they are
+    refused.
 
     Raises:
         AlreadyRunning: another driver works on this sweep.

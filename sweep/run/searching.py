@@ -21,13 +21,7 @@ class Search:
     """Points and outcomes of a sweep's proposals. An error retires its setting."""
 
     def __init__(self, objects: ObjectStore, plan: Plan, *, ask_ahead: bool) -> None:
-        """Start without any proposal.
-
-        Args:
-            objects: the storage root.
-            plan: takes up new arms, and settings that retire.
-            ask_ahead: prepare the next proposal in a thread, where they are slow (GP).
-        """
+        """Start empty; ``ask_ahead`` prepares the next proposal in a thread where they are slow."""
         self.objects, self.plan, self.definition = objects, plan, plan.definition
         settings = self.definition.space.settings
         self.points: dict[str, dict[int, Point]] = {s.name: {} for s in settings}

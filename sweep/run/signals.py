@@ -61,11 +61,9 @@ def stop_request(objects: ObjectStore, sweep: str) -> str:
 
 @contextmanager
 def stop_on_request(coordinator: Coordinator, *, known: str) -> Iterator[None]:
-    """Stop the coordinator at a `sweep stop`, while the block runs.
+    """Stop the coordinator at a `sweep stop`, while the block runs; it need not have been started.
 
-    Args:
-        coordinator: what to stop; it need not have been started.
-        known: the request that was there before: it was not meant for this driver.
+    ``known`` is the request that was there before: it was not meant for this driver.
     """
     sweep = coordinator.definition.name
     objects = ObjectStore(coordinator.objects.root)  # one that does not wait: the next poll will do

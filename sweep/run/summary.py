@@ -38,11 +38,7 @@ class RunSummary:
         return "" if self.exit_code == 0 else f"Continue with `{self.resume_command}`."
 
     def budget_line(self, took: str = "") -> str:
-        """Text on a budget that was reached, and how to go on; empty: none was.
-
-        Args:
-            took: text on what its arms took; empty: their hours alone.
-        """
+        """Text on a budget that was reached, what arms ``took``, how to go on; empty: none was."""
         if self.is_done or self.stopped or not self.budget:
             return ""
         option, of_hours = self.budget.split()[0], self.budget.startswith("--max-hours")

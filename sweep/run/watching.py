@@ -23,13 +23,7 @@ POLL_STANDSTILL_S = 15.0
 
 @contextmanager
 def polling(poll: Callable[[], bool], every_s: float, name: str) -> Iterator[None]:
-    """Poll in a thread while the block runs, or until ``poll`` returns True.
-
-    Args:
-        poll: what to call; an error that it raises ends the polls.
-        every_s: seconds before the first poll, and between two.
-        name: name of the thread.
-    """
+    """Poll in a thread while the block runs, or until ``poll`` returns True or raises an error."""
     over = threading.Event()
 
     def poll_until_over() -> None:
@@ -60,11 +54,7 @@ class Standstill:
         self._announced_at = 0.0  # ``progressed_at`` of the standstill that was announced last
 
     def poll(self, now: float | None = None) -> bool:
-        """Announce a standstill that is new; False: the polls go on.
-
-        Args:
-            now: seconds of the monotonic clock; None: those of this moment.
-        """
+        """Announce a standstill that is new; False: the polls go on."""
         now = time.monotonic() if now is None else now
         last, live = self._coordinator.progressed_at, len(self._coordinator.live)
         # On a cluster no arm is handed out while no machine holds one: then none is live, either.

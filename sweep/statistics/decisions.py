@@ -62,15 +62,10 @@ class Decisions:
 def aligned(
     design: Design, differences: Mapping[str, Mapping[int, float]], seeds: Sequence[int]
 ) -> Floats:
-    """Differences by setting and seed as an array [S, K]; NaN: not there yet.
+    """Differences by setting and seed, > 0 better, as an array [S, K]; NaN: not there yet.
 
-    Args:
-        design: names the settings, in the order of S.
-        differences: of each setting by seed, > 0 better.
-        seeds: all that are planned, in the order they count in: the order of K.
-
-    Raises:
-        UnknownName: of a setting that is in no family, or a seed that is not planned.
+    S is in the order of the design, K in that of ``seeds``: all that are planned, as they count.
+    Raises UnknownName for a setting that is in no family, or a seed that is not planned.
     """
     for name, values in differences.items():
         if name not in design.settings:
@@ -122,9 +117,7 @@ def staged_p(design: Design, values_K: Floats) -> tuple[Floats, Floats]:
 def decide(design: Design, differences_SK: Floats) -> Decisions:
     """Decisions over differences by setting and seed, [..., S, K], in the order of the design.
 
-    Args:
-        design: what was fixed before.
-        differences_SK: > 0 is better for the first arm; NaN where a seed has not been trained.
+    > 0 is better for the first arm; NaN where a seed has not been trained.
     """
     values_HK = hypotheses(design, differences_SK)
     seeds_H = np.isfinite(values_HK).sum(axis=-1)
@@ -294,7 +287,7 @@ def _p_of_stage(design: Design, values_HK: Floats, counted_H: Ints) -> Floats:
 def _estimates(
     design: Design, values_HK: Floats, counted_H: Ints
 ) -> tuple[Floats, Floats, Floats, Floats]:
-    """Mean, interval and its level of the first ``counted`` seeds of each hypothesis."""
+    """Mean, low, high and level of the first ``counted`` seeds of each hypothesis."""
     mean, low, high, level = (np.full(counted_H.shape, np.nan) for _ in range(4))
     shares = dict(design.stages(values_HK.shape[-1]))
     for n in np.unique(counted_H[counted_H > 0]).tolist():

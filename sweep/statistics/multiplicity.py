@@ -42,10 +42,7 @@ def holm(p_S: Floats) -> Floats:
 def gatekept(p_F: Floats, p_S: Floats, members: Sequence[Sequence[int]]) -> tuple[Floats, Floats]:
     """Adjusted p-values of families and of their settings: the level at which each is rejected.
 
-    Args:
-        p_F: [..., F], of the families' own hypotheses.
-        p_S: [..., S], of the settings.
-        members: per family, the places of its settings in S; every setting in one family.
+    ``members`` are, per family, the places of its settings in S; every setting is in one family.
     """
     families = len(members)
     gate_S = np.empty_like(p_S)  # the level its family needs for it

@@ -46,7 +46,6 @@ class Definition(StoredPlain):
     # ^ that its arms are signed with; older stores do not hold it, and it is derived from the arms
 
     def __post_init__(self) -> None:
-        """Refuse names that are no plain folder name."""
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", self.name):
             raise InvalidValue(
                 "a sweep's name must be at most 100 letters, digits, '.', '_' and '-', and start "

@@ -63,12 +63,8 @@ def judge(
     Constraints are linear in the losses, so the mean over seeds is what the arms come to on
     average. Networks that miss in different layers can average to one that meets every constraint
     and that nobody trained: where the median seed (the better one of two) misses more than the
-    mean, it is judged in its place, on its own losses (docs/decisions/0068).
-
-    Args:
-        records: one arm, or the same arm on several seeds.
-        constraint: what is asked; it may be that of the arms they are baselines of.
-        tolerance: the missing share that is still feasible.
+    mean, it is judged in its place, on its own losses (docs/decisions/0068). The constraint may be
+    that of the arms they are baselines of.
     """
     measured = [r.evaluation for r in records if r.evaluation is not None]
     if not records or len(measured) < len(records):

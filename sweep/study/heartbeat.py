@@ -63,7 +63,6 @@ class Heartbeat:
     """The heartbeat of one driver, put from a thread of its own."""
 
     def __init__(self, objects: ObjectStore, sweep: str) -> None:
-        """Prepare the heartbeat; nothing is written before ``claim`` or ``start``."""
         self._objects = ObjectStore(objects.root)  # one that does not wait: the next beat will do
         self._sweep = sweep
         self._beat = Beat(
@@ -102,11 +101,9 @@ class Heartbeat:
         self._thread.start()
 
     def watch(self, waits_for: Callable[[], str], on_lost: Callable[[str], None]) -> None:
-        """Put what the driver waits for from now on, and call back when it must end.
+        """Put what the driver waits for from now on; ``on_lost`` gets why it must end.
 
-        Args:
-            waits_for: returns what keeps it from training, in one line; called from a thread.
-            on_lost: called from a thread with the reason why this driver has lost its sweep.
+        Both are called from a thread.
         """
         self._waits_for, self._on_lost = waits_for, on_lost
         if self._lost:

@@ -263,11 +263,8 @@ def join(
 ) -> Pair:
     """Join two arms into a pair; InvalidValue unless they differ in the constraint alone.
 
-    Args:
-        constrained: the arm of a proposal, final.
-        unconstrained: its baseline; one that is not final counts as none.
-        tolerance: the missing share that is still feasible.
-        sets: the fields that the proposal itself sets: the two may differ in these as well.
+    They may differ as well in what the proposal itself ``sets``. The constrained one is final; a
+    baseline that is not counts as none.
     """
     constraint = constrained.config.constraint
     if constraint is None:

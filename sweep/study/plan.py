@@ -49,7 +49,6 @@ class Plan:
     """The next steps of one sweep. Every signature is handed out once; ``next`` is O(log arms)."""
 
     def __init__(self, definition: Definition) -> None:
-        """Start from the definition alone: nothing proposed, nothing final."""
         self.definition = definition
         self._settings = {
             s.name: _SettingState(s, i, definition.space.proposals_of(s))

@@ -55,12 +55,7 @@ def refuse_growing_plan(definition: Definition) -> None:
 def resolved(definition: Definition, *, say: Say) -> Definition:
     """The definition with its checkpoints and data found on this machine, and known to train.
 
-    Args:
-        definition: what is asked for.
-        say: gets the progress where data or weights are fetched from an address.
-
-    Raises:
-        Misuse: they are missing, damaged, or do not fit; nothing was written.
+    Misuse where they are missing, damaged, or do not fit; nothing was written.
     """
     here = fetch(definition.space, say)
     space = resolve_checkpoints(here)  # named before data are decoded
@@ -74,11 +69,7 @@ def registered(
 ) -> Definition:
     """Store a resolved definition, or attach to the stored one; returns what is to be trained.
 
-    Args:
-        objects: the storage root.
-        definition: what ``resolved`` returned.
-        named: fields that the user named: where the stored sweep has more, they are refused.
-        say: gets a line on how the sweep grew.
+    Where the stored sweep has more than the fields that the user ``named``, they are refused.
 
     Raises:
         NameTaken: with the difference, when the name belongs to another definition.

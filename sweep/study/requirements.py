@@ -33,13 +33,7 @@ _FOLDER = "data.folder"
 def fetch(space: SearchSpace, say: Callable[[str], None]) -> SearchSpace:
     """Fetch what the space's runs read from addresses; returns the space with SWEEP_DATA in it.
 
-    Args:
-        space: whose runs; where one needs a folder and none is given, it is that of SWEEP_DATA.
-        say: gets the progress.
-
-    Raises:
-        BadData: nothing lies at an address, or it may not be read.
-        StoreError: it could not be fetched.
+    Raises BadData where nothing can be read at an address, StoreError where it is not fetched.
     """
     from trainables.datasets.places import with_default_folder
 
@@ -138,9 +132,6 @@ def resolve_checkpoints(space: SearchSpace) -> SearchSpace:
 
     Every checkpoint is loaded once, so that one that is missing, damaged or does not fit is refused
     here and not arm by arm.
-
-    Raises:
-        UnknownName, BadData, InvalidValue: as the network that reads it.
     """
     of_checkpoints = [s for s in space.settings if _run(space, s).model.checkpoint is not None]
     if not of_checkpoints:

@@ -47,14 +47,10 @@ def propose(
     observations: Sequence[Observation],
     pending: Sequence[Point] = (),
 ) -> Point:
-    """The point of proposal ``number``: a function of the arguments, whatever their order.
+    """The point of proposal ``number``, from 0 up: a function of the arguments.
 
-    Args:
-        space: ranges, sampler and sampler seed.
-        setting: name of the setting; settings search independently of each other.
-        number: k, from 0 up.
-        observations: outcomes of this setting's other proposals.
-        pending: points of stored proposals without an outcome.
+    Settings search independently: ``observations`` are the outcomes of this setting's other
+    proposals, in any order, and ``pending`` the points of those without an outcome.
     """
     condition = space.setting(setting)
     listed = space.listed(condition, number)

@@ -106,10 +106,7 @@ def select(
 ) -> SettingResult:
     """The winner of a setting, or the closest proposal and the reason there is no winner.
 
-    Args:
-        setting: its name.
-        judged: every judged proposal.
-        load: reads the one that is shown, with its records; None: they have them.
+    ``load`` reads the records of the one that is shown; None: it has them.
 
     >>> select("nothing", []).why
     'no proposal has finished'

@@ -56,14 +56,6 @@ class TrackerProcess:
     """
 
     def __init__(self, uri: str, objects: ObjectStore, definition: Definition, sweep_id: str):
-        """Take the address and the sweep; the process starts with the first call.
-
-        Args:
-            uri: what ``tracking_uri`` returns.
-            objects: the storage root.
-            definition: of the sweep.
-            sweep_id: what ``address.sweep_id`` returns.
-        """
         self.uri = uri
         self._arguments = (uri, objects.root, definition, sweep_id)
         # Guards _running and _is_closed: ``close`` may come from another thread during a call, and
@@ -218,15 +210,7 @@ class _KeptLogs(logging.Handler):
 def send_stored(
     tracker: Tracker, sweep: str, read: Callable[[Arm], TrackedArm | None], arm: Arm, is_final: bool
 ) -> None:
-    """Read an arm and send it, unless MLflow has all there will ever be of it.
-
-    Args:
-        tracker: of the sweep.
-        sweep: its name.
-        read: what the store holds of an arm now; None of one that was forgotten.
-        arm: that changed.
-        is_final: whether its record is final.
-    """
+    """Read a changed arm and send it, unless MLflow has all there will ever be of it."""
     if is_final and tracker.is_whole(sweep, arm.signature):
         return
     tracked = read(arm)

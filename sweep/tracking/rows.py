@@ -139,7 +139,6 @@ def report_metrics(report: Report) -> dict[str, float]:
 
 
 def _largest(values: Iterable[float]) -> float:
-    """The largest value; NaN where one is no number."""
     values = list(values)
     return math.nan if any(map(math.isnan, values)) else max(values)
 

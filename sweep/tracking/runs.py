@@ -189,7 +189,6 @@ class Runs:
             self._ids.pop(signature, None)
 
     def _there(self, signature: str) -> TrackedRun | None:
-        """The run, if there is one."""
         if signature in self._known:
             self._known.move_to_end(signature)
             return self._known[signature]

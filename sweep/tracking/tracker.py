@@ -97,11 +97,8 @@ class Tracker:
     def __init__(self, uri: str, artifact_root: str | None = None, *, sweep_id: str = "") -> None:
         """Name the place; nothing is imported, opened or created yet.
 
-        Args:
-            uri: what ``tracking_uri`` returns.
-            artifact_root: folder or URI for artifacts, for databases: a server has its own. None:
-                beside an SQLite file; for another database, artifacts are left out.
-            sweep_id: tells the experiment of this sweep from that of another one of its name.
+        Artifacts of a database lie in ``artifact_root``, or beside an SQLite file; a server has a
+        place of its own. ``sweep_id`` tells this sweep's experiment from others of its name.
         """
         self.uri, self.sweep_id = uri, sweep_id
         path = sqlite_path(uri)
@@ -142,15 +139,7 @@ class Tracker:
         started_ms: int,
         ended_ms: int | None = None,
     ) -> str:
-        """Bring the sweep's one ``kind=sweep`` run up to date; return the run id.
-
-        Args:
-            sweep: the sweep's name.
-            definition: kept as definition.json.
-            outcomes: by setting, how many arms ended how.
-            started_ms: when the sweep was first run.
-            ended_ms: when it ended; None while it runs.
-        """
+        """Bring the sweep's one ``kind=sweep`` run up to date; return the run id."""
         tags = summary_tags(sweep, outcomes)
 
         def send() -> str:
@@ -290,7 +279,6 @@ class Tracker:
         known.note_sent(params, tags, (row.key for row in rows))
 
     def _name_data(self, known: TrackedRun, record: ArmRecord) -> None:
-        """Name the data that the arm is trained on, once."""
         if known.has_data:
             return
         from mlflow.entities import Dataset, DatasetInput, InputTag
@@ -363,7 +351,6 @@ class Tracker:
         return self._made
 
     def _runs(self, sweep: str) -> Runs:
-        """The runs of the sweep's experiment, which is created if need be."""
         if sweep not in self._runs_of:
             key = (sweep, self.sweep_id)
             there = find_experiment(self._client(), *key)

@@ -62,15 +62,9 @@ def refuse_damaged(uri: str, again: str) -> None:
 
 
 def serve(uri: str, port: int, ready: Callable[[], None]) -> None:
-    """Serve a database on loopback until Ctrl-C, SIGTERM or SIGHUP.
+    """Serve a database on loopback until Ctrl-C, SIGTERM or SIGHUP; ``ready`` once it answers.
 
-    Args:
-        uri: of the database.
-        port: that is free.
-        ready: called once the server answers.
-
-    Raises:
-        Failure: the server ended by itself, or does not answer.
+    Raises Failure where the server ends by itself, or does not answer.
     """
     with tempfile.TemporaryFile("w+") as output, _ending_on_signals():
         server = subprocess.Popen(

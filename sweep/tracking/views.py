@@ -143,7 +143,6 @@ def _search_sections(searched: Sequence[str]) -> dict[str, list[Chart]]:
 def _state(
     search: str, order: str, columns: Sequence[str], sections: Mapping[str, Sequence[Chart]]
 ) -> dict[str, Json]:
-    """State of MLflow's experiment page, in its own terms."""
     fixed = {"display": True, "isReordered": True, "deleted": False, "isGenerated": False}
     return {
         "searchFilter": search,

@@ -46,18 +46,11 @@ class BackgroundTracker:
         warn: Callable[[str], None] = log.warning,
         storage: str | None = None,
     ) -> None:
-        """The thread starts with the first offer.
+        """The thread starts with the first offer, and alone calls ``send``.
 
-        Args:
-            send: brings an arm's run up to what the store holds of it, given whether it is final;
-                called by the writer thread alone.
-            uri: of MLflow, for messages.
-            sweep: the sweep's name.
-            first_wait_s: pause after the first failure; doubled after each further one.
-            longest_wait_s: no pause is longer.
-            pace_s: between two requests of one running arm; its end is sent at once.
-            storage: the root that `sweep sync` sends from.
-            warn: told once when MLflow cannot be written, and once when nothing is behind any more.
+        The pause after a failure starts at ``first_wait_s`` and doubles. Two requests of a running
+        arm are ``pace_s`` apart; its end is sent at once. ``warn`` is called once when MLflow
+        cannot be written, and once when nothing is behind any more. ``storage`` is for messages.
         """
         self._send = send
         self._uri = uri
