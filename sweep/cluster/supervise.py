@@ -157,16 +157,10 @@ def tell_unused_gpus(
 
 
 def drive(objects: ObjectStore, sent: Submission, known: str, *, begun_s: float) -> int:
-    """Run a driver of the stored sweep on this cluster to its end.
+    """Run a driver of the stored sweep on this cluster to its end, and return its exit code.
 
-    Args:
-        objects: the storage root.
-        sent: what it is to do.
-        known: the request to stop that is of before; any other stops it.
-        begun_s: when its job began, in seconds since 1970: a budget's hours are the job's.
-
-    Returns:
-        Its exit code; where a signal ended it, as in a shell, 128 + the signal's number.
+    Where a signal ended it, that is 128 + the signal's number, as in a shell. Any request to stop
+    but the ``known`` one stops it. A budget's hours count from ``begun_s``, when its job began.
     """
     resume = ["resume", sent.name, "--where", "cluster", "--storage", objects.root]
     environment = {**_for_driver(os.environ), KNOWN: known, BEGUN: str(begun_s)}
@@ -190,16 +184,10 @@ def supervise(
 ) -> int:
     """Run the driver until the sweep has ended; the exit code of the last one.
 
-    Args:
-        objects: the storage root.
-        name: a stored sweep.
-        run_driver: runs a driver to its end, given the request to stop that is of before, and
-            returns its exit code.
-        known: that request; None: the one that is there now.
-        waits_s: pauses before the starts that follow a driver's first, second, ... death.
-        look_s: between two looks at a storage that is full or away.
-        on_event: called when the sweep waits for its storage, and when it is left to a person;
-            drivers report all else.
+    ``run_driver`` gets the request to stop that is of before, ``known``; None: the one that is
+    there now. ``waits_s`` are pauses after a driver's first, second, ... death, ``look_s`` those
+    between looks at a storage that is full or away. ``on_event`` hears when the sweep waits for its
+    storage, and when it is left to a person; drivers report all else.
     """
     known = stop_request(objects, name) if known is None else known
     began_s = time.time()
@@ -295,9 +283,7 @@ class Progress:
     """Progress of a sweep, by what the store holds; a store that is away shows none."""
 
     def __init__(self, objects: ObjectStore, name: str) -> None:
-        """Remember where it stands now."""
-        self._objects = objects
-        self._name = name
+        self._objects, self._name = objects, name
         self._most: dict[str, int] = {}
         self.is_new()
 

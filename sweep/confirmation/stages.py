@@ -36,9 +36,7 @@ def summarize_stored(objects: ObjectStore, definition: Definition) -> Confirmati
 def next_seeds(objects: ObjectStore, definition: Definition) -> tuple[int, ...]:
     """The seeds that a confirmation goes on with; empty where it has ended."""
     plan = plan_of(objects, definition)
-    if not plan.until_decided:
-        return ()
-    if is_decided(objects, definition, plan):
+    if not plan.until_decided or is_decided(objects, definition, plan):
         return ()
     return plan.more_seeds(len(definition.space.search_seeds))
 
@@ -46,14 +44,7 @@ def next_seeds(objects: ObjectStore, definition: Definition) -> tuple[int, ...]:
 def files_of(
     objects: ObjectStore, definition: Definition, record: ReadRecord, *, beside_paper: bool = False
 ) -> dict[str, str]:
-    """Every file by name, but the manifest.
-
-    Args:
-        objects: the storage root.
-        definition: of the confirmation.
-        record: as for ``load_sweep``; asked twice for each arm.
-        beside_paper: with the published numbers in the tables arranged as the paper's.
-    """
+    """Every file by name, but the manifest; ``record`` is read twice for each arm."""
     plan = plan_of(objects, definition)
     entry = summarize_confirmation(objects, definition, plan, record=record)
     space, trained = definition.space, trained_arms(read_arms(record, definition, plan), entry)

@@ -23,6 +23,7 @@ DRAWS = 10_000  # simulated comparisons: a standard error of at most .005
 FEWER_DRAWS = 2_000  # of at most .011
 FLIPPED_SEEDS = 16
 LARGEST_EFFECT = 20.0
+WANTED = 0.8  # power
 
 
 def t_power(effect: float, seeds: int, level: float) -> float:
@@ -82,13 +83,11 @@ def _stages(design: Design, seeds: int, tests: int) -> list[tuple[int, float]]:
     return [(n, share) for n, share in stages if not flips or least_flip_p(n) <= level * share]
 
 
-def smallest_effect(
-    design: Design, seeds: int, tests: int, *, wanted: float = 0.8, key: int = 0
-) -> float:
-    """The smallest d_z that so many seeds mark with probability ``wanted``; infinite if none."""
+def smallest_effect(design: Design, seeds: int, tests: int) -> float:
+    """The smallest d_z that so many seeds mark with probability WANTED; infinite if none."""
 
     def lacking(effect: float) -> float:
-        return power(design, effect, seeds, tests, key=key) - wanted
+        return power(design, effect, seeds, tests) - WANTED
 
     if lacking(LARGEST_EFFECT) < 0:
         return math.inf

@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 from sweep.statistics.paired import Floats
 from trainables.errors import require
 
-DRAWS = 2_000
+DRAWS, LEVEL = 2_000, 0.95
 _AT_ONCE = 50  # draws: bounds memory
 
 
@@ -46,7 +46,6 @@ def crossed_bootstrap(
     score: Callable[[Floats], Floats],
     *,
     key: int,
-    level: float = 0.95,
     draws: int = DRAWS,
     groups_U: Sequence[str] = (),
     called: str = "units",
@@ -55,18 +54,8 @@ def crossed_bootstrap(
 
     Seeds and units are drawn again independently of each other, and both arms keep their pairs
     (Owen's pigeonhole bootstrap, which is conservative). Of every draw the mean losses over units,
-    by their sizes, are turned into scores seed by seed.
-
-    Args:
-        first_CKU: mean losses of the first arm's units.
-        second_CKU: those of the second, on the same seeds and units.
-        sizes_U: samples of each unit.
-        score: turns mean losses [..., C] into scores, higher is better, each by itself.
-        key: of the draws.
-        level: of the interval.
-        draws: how many.
-        groups_U: what each unit is part of, which is drawn with all of its units; none: itself.
-        called: what is drawn.
+    by their sizes, are turned into scores seed by seed (``score``: higher is better). A group is
+    drawn with all of its units; without ``groups_U`` each unit is one. ``called``: what is drawn.
 
     Source: Owen (2007), "The pigeonhole bootstrap", Annals of Applied Statistics 1(2).
     """
@@ -92,13 +81,11 @@ def crossed_bootstrap(
         mean = float(differences_DK(np.asarray(sizes_U, dtype=np.float64)[None]).mean())
         for start in range(0, draws, _AT_ONCE):
             count = min(_AT_ONCE, draws - start)
-            units_DU, seeds_DK = (
-                _drawn(generator, count, groups)[:, place_U],
-                _drawn(generator, count, seeds),
-            )
+            units_DU = _drawn(generator, count, groups)[:, place_U]
+            seeds_DK = _drawn(generator, count, seeds)
             drawn.append((differences_DK(units_DU * sizes_U) * seeds_DK).sum(axis=-1) / seeds)
-    low, high = np.quantile(np.concatenate(drawn), [(1 - level) / 2, (1 + level) / 2])
-    name = f"crossed bootstrap of seeds and {called}, {100 * level:g} %, {draws} draws"
+    low, high = np.quantile(np.concatenate(drawn), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    name = f"crossed bootstrap of seeds and {called}, {100 * LEVEL:g} %, {draws} draws"
     return CrossedInterval(mean, float(low), float(high), name)
 
 

@@ -35,13 +35,10 @@ BY_ADDRESS = (
 
 
 def command(*words: str, storage: str | None = None, address: str | None = None) -> str:
-    """``sweep WORDS`` as it is to be pasted.
+    """``sweep WORDS`` as it is to be pasted; without an address a default storage is left out.
 
-    Args:
-        words: the verb and what follows it.
-        storage: the root that it is about; without an address left out where it is the default.
-        address: the cluster that it is for, as the user named it; None: this machine, or, of a job
-            on a cluster, whoever asked for it.
+    ``address`` is the cluster's, as the user named it; None: this machine, or, of a job on a
+    cluster, whoever asked for it.
     """
     client_options = os.environ.get(ASKED_FROM, "")
     if address is not None:
@@ -60,13 +57,7 @@ def command(*words: str, storage: str | None = None, address: str | None = None)
     return f"{ADDRESS}= {line}" if sent_away else line
 
 
-def resume(
-    sweep: str,
-    storage: str,
-    *,
-    where: str = "local",
-    more: Sequence[str] = (),
-) -> str:
+def resume(sweep: str, storage: str, *, where: str = "local", more: Sequence[str] = ()) -> str:
     """The command that continues a sweep the way it was started here, with ``more`` options."""
     names_place = where != "local" and not os.environ.get(ASKED_FROM)
     how = ["--where", where] if names_place else []

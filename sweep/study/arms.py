@@ -87,11 +87,8 @@ def arms_by_proposal(
     settings = [setting.name for setting in definition.space.settings]
     for setting, proposals in all_proposals(objects, definition.name, settings).items():
         for stored in proposals:
-            yield (
-                setting,
-                stored,
-                arms_of_proposal(definition, setting, stored.number, stored.point),
-            )
+            arms = arms_of_proposal(definition, setting, stored.number, stored.point)
+            yield setting, stored, arms
 
 
 def stored_arms(objects: ObjectStore, definition: Definition) -> Iterator[Arm]:
@@ -116,10 +113,7 @@ def stored_arms(objects: ObjectStore, definition: Definition) -> Iterator[Arm]:
 def all_judged(objects: ObjectStore, definition: Definition, *, but: Container[str] = ()) -> bool:
     """True when every proposal asked for is stored, and judged on every search seed.
 
-    Args:
-        objects: the storage root.
-        definition: what is asked for.
-        but: settings that are passed over.
+    ``but`` are settings that are passed over.
     """
     return is_judged(definition, arms_by_proposal(objects, definition), but=but)
 
@@ -143,7 +137,6 @@ class RecordReader:
     """Records by signature; final ones of baselines are kept: all pairs of a setting share them."""
 
     def __init__(self, runs: ArmStore) -> None:
-        """Read records from ``runs``, each when it is needed."""
         self._runs = runs
         self._kept: dict[str, ArmRecord] = {}
 

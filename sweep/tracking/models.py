@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
     from trainables.predictors.predictor import Predictor
 
-ALIASES = {"constrained": "winner", "unconstrained": "unconstrained"}  # by arm
 # At the versions that are installed here; descent-sweep itself is asked for by the loader.
 REQUIRED = ("mlflow", "numpy", "pandas", "torch", "transformers")
 _SIGNATURE = "signature"  # the arm's, as a tag
@@ -57,7 +56,7 @@ class ModelArm:
     @property
     def alias(self) -> str:
         """Alias of its version."""
-        return ALIASES[self.record.config.arm]
+        return "winner" if self.record.config.constraint is not None else "unconstrained"
 
     def tags(self) -> dict[str, str]:
         """Tags that tell this model from others in MLflow's tables."""
@@ -122,12 +121,7 @@ class Models:
     """The models of one sweep at one MLflow. Methods raise TrackingError when it is away."""
 
     def __init__(self, uri: str, objects: ObjectStore, sweep: str, sweep_id: str | None) -> None:
-        """Find the sweep's runs.
-
-        Raises:
-            Misuse: the sweep was never tracked, or this MLflow has no place for files.
-            TrackingError: it is away, or has no experiment of the sweep.
-        """
+        """Find the sweep's runs; Misuse where it was never tracked, or files have no place."""
         self._uri, self._objects, self._sweep = uri, objects, sweep
         self._sync = command("sync", sweep, storage=objects.root)
         if sweep_id is None:
