@@ -29,10 +29,6 @@ def edges_of(space: SearchSpace, setting: Setting, point: Mapping[str, Json]) ->
     return [text for text in texts if text]
 
 
-def _is_between(value: Json, low: float, high: float) -> bool:
-    return isinstance(value, int | float) and low <= value <= high
-
-
 def _edge(name: str, values: Range, coordinate: Json, value: Json) -> str:
     """The end that the coordinate lies at, in words; empty where it lies at none.
 
@@ -42,7 +38,9 @@ def _edge(name: str, values: Range, coordinate: Json, value: Json) -> str:
     'dual_kp 3.68 is at the low end of its range (searched by its decay over a run: 0.1 of 0.1 \
 to 10)'
     """
-    if isinstance(values, Choice) or not _is_between(coordinate, values.low, values.high):
+    if isinstance(values, Choice) or not isinstance(coordinate, int | float):
+        return ""
+    if not values.low <= coordinate <= values.high:
         return ""  # a listed point may lie outside
     scale = float if isinstance(values, Uniform) else math.log
     low, high = scale(values.low), scale(values.high)

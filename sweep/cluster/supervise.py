@@ -82,13 +82,15 @@ def main() -> None:
         known = stop_request(objects, sent.name)  # what is asked while data are looked for counts
         accept(objects, sent, notes.append)
     except SweepError as error:
-        _answer(Answer(error.exit_code, err=f"sweep: {error}\n", version=code_version()))
+        answer = Answer(error.exit_code, err=f"sweep: {error}\n", version=code_version())
+        print(answer.to_line(), flush=True)
         raise SystemExit(0 if isinstance(error, NotYet) else error.exit_code) from None
     driver = driver_of(objects, sent.name)
     if driver is not None and driver.hint:
         notes.append(driver.hint)
     err = "".join(f"sweep: {line}\n" for line in notes)
-    _answer(Answer(0, "" if driver is None else str(driver), err, code_version()))
+    answer = Answer(0, "" if driver is None else str(driver), err, code_version())
+    print(answer.to_line(), flush=True)
     if driver is None:  # in a new process image: this one holds torch, by which data were found
         again = [sys.executable, "-m", "sweep.cluster.supervise", ACCEPTED, known]
         os.execv(sys.executable, again)
@@ -356,10 +358,6 @@ def _stop_on_sigterm(objects: ObjectStore, name: str) -> Iterator[list[int]]:
         yield terminated
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def _answer(answer: Answer) -> None:
-    print(answer.to_line(), flush=True)
 
 
 def _say(text: str) -> None:

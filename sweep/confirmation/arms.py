@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from search_spaces.space import SearchSpace
 from sweep.confirmation.measures import Measures, Outcome, constant_of, outcomes
 from sweep.confirmation.plan import CONSTRAINED, UNCONSTRAINED, Measure, Plan
 from sweep.results.facts import read_pairs
@@ -78,7 +79,7 @@ def read_arms(record: ReadRecord, definition: Definition, plan: Plan) -> list[Se
             for kind, by_seed in kinds.items()
         }
         references = _references([one for kept in final.values() for one in kept])
-        config = _constrained(definition, name)
+        config = constrained_run(definition.space, name)
         seeds = definition.space.search_seeds
         empty = SettingArms(name, seeds, kinds, {}, config, references)
         ended = {kind: outcomes(kept, empty.worst) for kind, kept in final.items()}
@@ -101,8 +102,8 @@ def confirmed_view(view: SweepView, read: ReadRecord) -> SweepView:
     return replace(view, settings=tuple(replace(one, shown=shown(one)) for one in view.settings))
 
 
-def _constrained(definition: Definition, name: str) -> ArmConfig:
-    space = definition.space
+def constrained_run(space: SearchSpace, name: str) -> ArmConfig:
+    """The constrained run of a setting of a confirmation, on its first seed."""
     setting = space.setting(name)
     return space.run(setting, setting.points[CONSTRAINED], seed=space.search_seeds[0])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from search_spaces.space import SearchSpace
-from sweep.confirmation.arms import SettingArms
+from sweep.confirmation.arms import SettingArms, constrained_run
 from sweep.confirmation.comparisons import CERTIFIED
 from sweep.confirmation.plan import CONSTRAINED, MEAN, MEASURES, UNCONSTRAINED, Measure
 from sweep.confirmation.summary import ConfirmationSummary, ConfirmedSetting
@@ -22,7 +22,6 @@ from sweep.results.tables.paper_results import (
     paper_measure,
     results_arranged,
 )
-from trainables.config.arm import ArmConfig
 
 _LINES: Mapping[Measure, str] = {
     "unseen_mean": "unseen",
@@ -93,7 +92,7 @@ def trained_arms(arms: Sequence[SettingArms], entry: ConfirmationSummary) -> lis
 
 
 def _lines(space: SearchSpace, one: ConfirmedSetting, measure: Measure) -> list[Line]:
-    config, contrast = _config(space, one.setting), one.against_plain
+    config, contrast = constrained_run(space, one.setting), one.against_plain
     key = config.facts.metric.key
     lines = []
     for name in dict.fromkeys((measure, _paper_measure(space, one.setting))):
@@ -122,7 +121,8 @@ def _lines(space: SearchSpace, one: ConfirmedSetting, measure: Measure) -> list[
 
 
 def _paper_measure(space: SearchSpace, name: str) -> Measure:
-    return "ood_auc" if paper_measure(_config(space, name)) == "ood_auc" else "mean_over_gammas"
+    is_area = paper_measure(constrained_run(space, name)) == "ood_auc"
+    return "ood_auc" if is_area else "mean_over_gammas"
 
 
 def _mark(one: ConfirmedSetting) -> str:
@@ -133,11 +133,6 @@ def _mark(one: ConfirmedSetting) -> str:
     by_mean = ours.feasible_by_mean or 0
     missed = ours.certified.infeasible or by_mean < CERTIFIED * ours.seeds
     return (INFEASIBLE if missed else UNDECIDED) + mark
-
-
-def _config(space: SearchSpace, name: str) -> ArmConfig:
-    setting = space.setting(name)
-    return space.run(setting, setting.points[CONSTRAINED], seed=space.search_seeds[0])
 
 
 def _measure_column(name: Measure, key: str) -> str:

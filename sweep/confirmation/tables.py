@@ -52,7 +52,8 @@ def confirmed_table(entry: ConfirmationSummary) -> Table:
         *early_columns(contrasts),
         ("certified", [_certified(one, other) or NOTHING for one, other, _ in lines]),
     ]
-    return Table("confirmed", caption(entry), rows, shown, notes(entry), texts=2, headed=1)
+    caption = f"Constrained against other training on fresh seeds, {entry.metric}, test split"
+    return Table("confirmed", caption, rows, shown, _notes(entry), texts=2, headed=1)
 
 
 def early_columns(contrasts: Sequence[Family]) -> list[tuple[str, list[str]]]:
@@ -64,13 +65,7 @@ def early_columns(contrasts: Sequence[Family]) -> list[tuple[str, list[str]]]:
     return [("ended seeds", counts), ("gain over all ended", cells)]
 
 
-def caption(entry: ConfirmationSummary) -> str:
-    """Caption of the table."""
-    return f"Constrained against other training on fresh seeds, {entry.metric}, test split"
-
-
-def notes(entry: ConfirmationSummary) -> list[str]:
-    """Notes on reading it, and departures from the plan."""
+def _notes(entry: ConfirmationSummary) -> list[str]:
     design, every = entry.design, entry.contrasts
     intervals = {contrast.interval for contrast in every}
     questions = {contrast.question for contrast in every} if entry.controls else set()
@@ -83,30 +78,25 @@ def notes(entry: ConfirmationSummary) -> list[str]:
         + (", and that of all controls together the same." if entry.controls else "."),
         *([f"Gain over all ended: {EARLY}"] if any(map(is_early, every)) else []),
         "certified: constrained networks that the test units certify as feasible, of those on the "
-        f"seeds that count{certified_over(entry)}.",
+        f"seeds that count{_certified_over(entry)}.",
         *[f"{name}: {says}." for name, says in entry.controls.items()],
         *[f"Question {name}: {QUESTIONS[name]}." for name in QUESTIONS if name in questions],
         f"Plan {entry.plan}, stored before the test split was read.",
         *[f"Departs from the plan: {text}" for text in entry.deviations],
-        *contrast_code_notes(entry.settings),
+        *[
+            f"{one.setting} against {other.replace('_', ' ')}: {text}."
+            for one in entry.settings
+            for other, contrast in one.contrasts.items()
+            if (text := codes_text(contrast.codes))
+        ],
         *sentences(entry),
     ]
 
 
-def certified_over(entry: ConfirmationSummary) -> str:
+def _certified_over(entry: ConfirmationSummary) -> str:
     """How many groups the test units of each setting lie in, in brackets."""
     counts = dict.fromkeys(text for one in entry.settings if (text := units_text(one.test_units)))
     return f" ({'; '.join(counts)})" if counts else ""
-
-
-def contrast_code_notes(settings: Sequence[ConfirmedSetting]) -> list[str]:
-    """The contrasts whose arms several codes trained, for below a table."""
-    return [
-        f"{one.setting} against {other.replace('_', ' ')}: {text}."
-        for one in settings
-        for other, contrast in one.contrasts.items()
-        if (text := codes_text(contrast.codes))
-    ]
 
 
 def _contrast_row(one: ConfirmedSetting, other: str, contrast: Contrast, measure: Measure) -> Row:

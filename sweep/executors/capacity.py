@@ -12,7 +12,8 @@ import logging
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from sweep.executors.fair_share import Shares
 from sweep.executors.resources import Machine, ResourceClass
@@ -30,33 +31,18 @@ MOST_ASKED = 200  # placement groups at a time
 TELL_EVERY_S = 600.0  # what keeps this driver from handing out arms
 
 
-class Capacity(Protocol):
-    """Limit on arms that a driver reads before it hands one out, and after each report."""
-
-    machines: Sequence[Machine]  # that are there
-    waits_for: str  # what keeps arms from being trained, in one line; empty: nothing
-
-    @property
-    def others_wait(self) -> bool:
-        """True if arms beyond the number of places should end at their next report."""
-
-    def places(self, *, wanted: int, live: int, training: int) -> int:
-        """Arms that may be handed out at a time now; all counts are of the standard class."""
-
-
+@dataclass(frozen=True)
 class FixedCapacity:
-    """One machine, and a number of arms at a time."""
+    """One machine, and a number of arms at a time; what a cluster's capacity has as well."""
 
+    workers: int
+    machines: Sequence[Machine]
     others_wait = False
     waits_for = ""
 
-    def __init__(self, workers: int, machines: Sequence[Machine]) -> None:
-        self._workers = workers
-        self.machines = machines
-
     def places(self, *, wanted: int, live: int, training: int) -> int:
         """The number of workers, whatever is wanted."""
-        return self._workers
+        return self.workers
 
 
 class ClusterCapacity:
@@ -86,7 +72,7 @@ class ClusterCapacity:
                 f"{_counted([*self.machines, *self._largest])}. Add a node type with as much, or "
                 "ask for less with threads, device or gpus_per_arm."
             )
-        self.waits_for = ""
+        self.waits_for = ""  # what keeps arms from being trained, in one line; empty: nothing
         self._looked_s = self._told_s = -math.inf
         self._limits_s = self._clock()
         # Use existing machines first: a pending placement group would occupy them for a moment.
@@ -94,11 +80,14 @@ class ClusterCapacity:
 
     @property
     def others_wait(self) -> bool:
-        """True if another driver has less than its share (see ``Capacity``)."""
+        """True if arms beyond the number of places should end at their next report."""
         return self._shares.others_wait(self.machines)
 
     def places(self, *, wanted: int, live: int, training: int) -> int:
-        """This driver's share of the machines (see ``Capacity``), looked up every LOOK_EVERY_S."""
+        """Arms that may be handed out at a time now: a share, looked up every LOOK_EVERY_S.
+
+        All counts are of the standard class.
+        """
         now_s = self._clock()
         if now_s >= self._looked_s + LOOK_EVERY_S:
             self._looked_s = now_s
@@ -147,6 +136,9 @@ class ClusterCapacity:
 
     def _capped(self, places: int) -> int:
         return places if self._most is None else min(places, self._most)
+
+
+Capacity = FixedCapacity | ClusterCapacity
 
 
 def _s(arm: ResourceClass) -> str:

@@ -31,6 +31,9 @@ NUMBERS = 70  # characters of the longest line of numbers, and of what stands ar
 class Display:
     """A display that shows nothing; the two real ones extend it."""
 
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
     def show_final(self, arm: Arm, record: ArmRecord) -> None:
         """Show that an arm of this run is final."""
 
@@ -43,9 +46,7 @@ class Display:
 class PlainDisplay(Display):
     """A display of one line per finished arm."""
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._coordinator: Coordinator | None = None
+    _coordinator: Coordinator | None = None
 
     def show_final(self, arm: Arm, record: ArmRecord) -> None:
         """Print the arm's line."""
@@ -78,9 +79,6 @@ class PlainDisplay(Display):
 class LiveDisplay(Display):
     """A live display: arms done, running, the best of every setting, and the time left."""
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
-
     @contextmanager
     def show(self, coordinator: Coordinator) -> Iterator[None]:
         """Redraw while the block runs."""
@@ -101,7 +99,7 @@ def pick_display(*, enabled: bool) -> Display:
     """The display that suits where the output goes."""
     console = Console()
     if not enabled:
-        return Display()
+        return Display(console)
     return LiveDisplay(console) if console.is_terminal else PlainDisplay(console)
 
 

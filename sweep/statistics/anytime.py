@@ -35,7 +35,7 @@ def t_e_value(t: Floats, seeds: int, prior_variance: float = PRIOR_VARIANCE) -> 
     return np.ones_like(e) if not freedom else e
 
 
-def symmetric_e_values(values_K: Floats, prior_variance: float = PRIOR_VARIANCE) -> Floats:
+def symmetric_e_values(values_K: Floats) -> Floats:
     """The same mixture's bets on signs alone, an e-process of any symmetric differences: [..., K].
 
     Each difference's size is taken as known before its sign is bet on: the bet is 2 f(d) / (f(d) +
@@ -46,20 +46,20 @@ def symmetric_e_values(values_K: Floats, prior_variance: float = PRIOR_VARIANCE)
     n_K = np.arange(1, values_K.shape[-1] + 1)
     before_K = np.cumsum(values_K, axis=-1) - values_K
     squares_K = np.cumsum(np.square(values_K), axis=-1)
-    shrunk_K = prior_variance / (1 + n_K * prior_variance)
+    shrunk_K = PRIOR_VARIANCE / (1 + n_K * PRIOR_VARIANCE)
     rest_K = squares_K - shrunk_K * np.square(before_K + values_K)
     flipped_K = squares_K - shrunk_K * np.square(before_K - values_K)
     ratio_K = np.divide(rest_K, flipped_K, out=np.ones_like(rest_K), where=flipped_K > 0)
     return np.asarray(np.cumprod(2 / (1 + ratio_K ** (n_K / 2)), axis=-1), dtype=np.float64)
 
 
-def sequence_reach(seeds: int, level: float, prior_variance: float = PRIOR_VARIANCE) -> float:
+def sequence_reach(seeds: int, level: float) -> float:
     """Half width of the t confidence sequence after n seeds, in standard errors.
 
     The means that the t e-process has not rejected at 1 - level; infinite while no t could reject
     one (at .95 before the fifth seed). Covers at all n at once with probability ``level``.
     """
-    spread, freedom = 1 + seeds * prior_variance, seeds - 1
+    spread, freedom = 1 + seeds * PRIOR_VARIANCE, seeds - 1
     ratio = (spread / (1 - level) ** 2) ** (1 / seeds)
     if ratio >= spread:
         return math.inf

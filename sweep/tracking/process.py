@@ -134,16 +134,9 @@ def _start() -> tuple[subprocess.Popen[bytes], Connection]:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _TO_ALL)  # for it to inherit
     try:
         with remote:
+            arguments = [str(remote.fileno()), str(os.getpid()), *paths]
             process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-P",
-                    "-c",
-                    _START,
-                    str(remote.fileno()),
-                    str(os.getpid()),
-                    *paths,
-                ],
+                [sys.executable, "-P", "-c", _START, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=2,  # what a driver prints is for whoever reads it
                 pass_fds=(remote.fileno(),),

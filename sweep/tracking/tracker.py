@@ -19,7 +19,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from sweep.study.advice import counted
 from sweep.tracking.address import (
@@ -77,14 +77,6 @@ METRICS_PER_BATCH = 800  # mlflow takes 1000 metrics, parameters and tags in a r
 PARAMS_PER_BATCH = 90  # it takes 100, and as many tags
 _ARTIFACT = "sha256."  # and an artifact's name: the tag it has once it is there
 LONGEST_NOTE = 20_000  # characters that an experiment's tag may have
-
-
-class SyncCounts(NamedTuple):
-    """Counts of arms, runs and rows of one ``sync_all``."""
-
-    arms: int
-    created: int  # runs that were not there
-    rows: int  # metric rows sent
 
 
 class Tracker:
@@ -368,20 +360,18 @@ class Tracker:
 
 def sync_all(
     tracker: Tracker, arms: Iterable[TrackedArm], *, say: Callable[[str], None] = print
-) -> SyncCounts:
+) -> None:
     """Complete MLflow from the records; a new, empty server ends up as if it had always been there.
 
     Fastest with unconstrained arms first: the others then name their baseline's run at once.
     """
-    created, rows = tracker.created, tracker.rows_sent
-    done = 0
+    done, created, rows = 0, tracker.created, tracker.rows_sent
     for done, arm in enumerate(arms, start=1):
         tracker.sync(arm)
         if done % 50 == 0:
             say(f"{done} arms")
-    counts = SyncCounts(done, tracker.created - created, tracker.rows_sent - rows)
     say(
-        f"{counted(counts.arms, 'arm')} at {shown(tracker.uri)}: "
-        f"{counted(counts.created, 'run')} created, {counted(counts.rows, 'row')} sent"
+        f"{counted(done, 'arm')} at {shown(tracker.uri)}: "
+        f"{counted(tracker.created - created, 'run')} created, "
+        f"{counted(tracker.rows_sent - rows, 'row')} sent"
     )
-    return counts

@@ -14,7 +14,7 @@ from scipy import stats
 from sweep.cli.text.confirmed import print_confirmed
 from sweep.confirmation.comparisons import summarize_confirmation
 from sweep.confirmation.summary import ConfirmationSummary, Verdicts
-from sweep.confirmation.tables import confirmed_table, notes
+from sweep.confirmation.tables import confirmed_table
 from sweep.confirmation.words import sentences
 from sweep.render.table import NOTHING
 from sweep.report.pages.confirmation import _arms, _setting
@@ -272,7 +272,7 @@ def test_seeds_after_the_decision_are_told_of_and_do_not_count(objects: ObjectSt
     assert contrast(entry).mean == pytest.approx(both[1] - both[0])
     rows = [row for row in confirmed_table(entry).rows if row["setting"] == FIRST]
     assert (rows[0]["certified"], rows[0]["seeds"], rows[0]["seeds_ended"]) == ("5 of 5", 5, 10)
-    assert any("over 5 of the 10 fresh seeds" in text for text in notes(entry))
+    assert any("over 5 of the 10 fresh seeds" in text for text in confirmed_table(entry).notes)
 
 
 @pytest.mark.parametrize(
