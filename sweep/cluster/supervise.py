@@ -211,6 +211,7 @@ def supervise(
                 return code  # not all went well: its own last lines say what
             if _is_driven(objects, name):
                 return code
+            # Counted anew after progress: an arm that takes days may outlive many drivers.
             deaths = 1 if seen.is_new() else deaths + 1
             if deaths == DRIVER_DEATHS:
                 what = f"died {DRIVER_DEATHS} times without progress and is not started again"
@@ -349,6 +350,7 @@ def _stop_on_sigterm(objects: ObjectStore, name: str) -> Iterator[list[int]]:
     terminated: list[int] = []
 
     def handle(number: int, frame: FrameType | None) -> None:
+        # A write in a handler: meanwhile the main thread only waits for its driver.
         terminated.append(number)
         with suppress(StoreError):
             request_stop(objects, name)

@@ -135,6 +135,7 @@ def _wait(ssh: subprocess.Popen[bytes], to: Route, errors: IO[bytes]) -> None:
     before ssh did, and would be sent the token.
     """
     assert ssh.stdout is not None
+    # Else a read would wait for an ssh that hangs, beyond CONNECT_S.
     os.set_blocking(ssh.stdout.fileno(), False)
     give_up = time.monotonic() + CONNECT_S
     heard = b""

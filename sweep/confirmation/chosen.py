@@ -214,10 +214,7 @@ def chosen_proposals(view: SweepView, wanted: Wanted) -> dict[str, StoredProposa
 def plan_confirmation(
     view: SweepView, wanted: Wanted, tuned: Mapping[str, SweepView], read: Read
 ) -> tuple[Plan, Definition]:
-    """The plan of a confirmation of a finished search, and the sweep that trains it.
-
-    ``tuned``: by control, its finished search.
-    """
+    """The plan of a confirmation, and the sweep that trains it; ``tuned``: searches by control."""
 
     @cache  # baselines and winners are measured more than once
     def measured(signature: str) -> Measures:
@@ -314,6 +311,7 @@ def tested_measure(space: SearchSpace) -> Measure:
 
 def digest_of(space: SearchSpace) -> str:
     """12 hex digits of everything that is trained but for its seeds and where its data lie."""
+    # Under the names that the fields had first: digests of stored plans stay as they are.
     plain = with_names(space.to_json(), FIRST_NAMES)
     plain["base"]["data"]["folder"] = plain["search_seeds"] = None
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:12]

@@ -109,6 +109,7 @@ def control_design(plan: Plan, settings: Sequence[str]) -> Design | None:
     kept = {family: names for family, names in families.items() if names}
     if not kept:
         return None
+    # Over all planned controls, also those that no setting has: results must not decide the error.
     return replace(plan.design, families=kept, error=plan.design.error / len(plan.controls))
 
 
@@ -297,7 +298,7 @@ def decide_claims(
     What units do not bear out at the stage that decided over seeds may be borne out at a later one:
     where both intervals of that stage lie on the side that was decided, the numbers are its own.
     """
-    cross = cache(crossed)
+    cross = cache(crossed)  # each is a bootstrap
     rows = table(design, gains, seeds)
     later: dict[str, int] = {}
     for row in rows:

@@ -79,6 +79,7 @@ def _bounded(own: Measures, worst: Measures, sign: int) -> Measures:
 
 
 def _or_least(value: float) -> float:
+    # max() keeps a NaN or drops it by its place: as a score it is the least (docs/decisions/0177).
     return -math.inf if math.isnan(value) else value
 
 

@@ -133,6 +133,7 @@ def over_units(
     called = f"{counts.group}s"
     if counts.groups == 1:  # one clip: its windows are left
         drawn, called = first.names, f"the {counts.unit}s of one clip"
+    # Keyed by what is counted alone: whoever makes the table again draws the same.
     interval = crossed_bootstrap(
         ours_CKU, theirs_CKU, sizes_U, score, key=len(complete), groups_U=drawn, called=called
     )
@@ -205,5 +206,6 @@ def _root_factor(arms: SettingArms) -> float | None:
                 for gamma, score in evaluation.scores.items()
                 if losses[gamma] > 0
             ]
+            # Of another metric the ratios differ by far more than the stored numbers are rounded.
             return factors[0] if factors and np.ptp(factors) < 1e-6 * factors[0] else None
     return None

@@ -87,6 +87,7 @@ def allowed(beats: Sequence[Beat], machines: Sequence[Machine]) -> dict[str, int
     ends = list(itertools.accumulate(shares, initial=0.0))
     arms = {}
     for beat, there, (start, end) in zip(ordered, slots, itertools.pairwise(ends), strict=True):
+        # The ends are rounded and not the shares: what all get then adds up to what is there.
         count = _rounded(there * end) - _rounded(there * start)
         arms[beat.driver] = max(1, count) if there else 0
     return arms

@@ -46,6 +46,7 @@ class RayCluster:
         with _head():
             states = [placement_group_table(group).get("state") for group in self._requests]
         came = [g for g, state in zip(self._requests, states, strict=True) if state == "CREATED"]
+        # One that came holds the very place that an arm is to get: it has done its work.
         for group in came:
             self._let_go(group)
         return len(self._requests)

@@ -103,6 +103,7 @@ def _shut_down() -> None:
     node, started = worker._global_node, list[psutil.Process]()
     if node is not None:
         kill = node.kill_all_processes
+        # Before the shutdown: once the raylet is gone, nobody knows that they were its children.
         for raylet in node.all_processes.get("raylet", []):
             if raylet.process.poll() is None:
                 with suppress(psutil.Error):
@@ -209,6 +210,7 @@ def _signals_kept() -> Iterator[None]:
     try:
         yield
     finally:
+        # Before they are unblocked: one that came meanwhile is for our handler, not for Ray's.
         signal.signal(signal.SIGTERM, handler)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 

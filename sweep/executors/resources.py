@@ -53,6 +53,7 @@ class ResourceClass:
         return f"{several}{self.bundle}"
 
     def _slots(self, machine: Machine) -> int:
+        # With ROUNDING: 1 / (1 / 93) is below 93, and no place may be lost to that.
         by_cpu = int(machine.get("CPU", 0.0) / self.cpus + ROUNDING)
         if not self.gpus:
             return by_cpu

@@ -111,6 +111,7 @@ def _fit(
             search_alg=_PlanSearcher(live),
             scheduler=_Scheduler(live),
             num_samples=-1,
+            # A worker imports torch and Ray once, and not for every arm.
             reuse_actors=True,
             trial_dirname_creator=lambda t: t.trial_id,
         ),
@@ -348,12 +349,14 @@ class _Scheduler(_WithoutState, FIFOScheduler):
         running = {t.trial_id: t for t in live if t.status == Trial.RUNNING}
         for trial_id in self._live.hanging(running):
             self._ended_by_us.add(trial_id)
+            # Killed and not asked to end: what hangs in CUDA or in a file system takes no request.
             actor = running[trial_id].temporary_state.ray_actor
             if actor is not None:
                 ray.kill(actor)
 
     def _tell(self, trial: Trial) -> None:
         deaths = trial.num_failures - self._failures_before.get(trial.trial_id, 0)
+        # The one error that is meant for Tune: it ends the experiment, and ``_fit`` reports it.
         if deaths > retries.WORKER_DEATHS:
             raise RuntimeError(f"workers die before they can train: {trial.get_error()}")
         if trial.trial_id in self._ended_by_us:

@@ -20,6 +20,7 @@ from trainables.records.arm_record import Status
 from trainables.records.objects import ObjectStore
 from trainables.retries import ARMS_ALIKE
 
+# A hash is at least 8 hexadecimal digits, one of them decimal: else it may be a word.
 _VARYING = re.compile(
     r"(?P<path>(?:[A-Za-z][\w+.-]*:/|~|\.{1,2})?/[^\s'\"),;]*)"
     r"|(?P<number>0x[0-9a-fA-F]+|\b(?=[0-9a-f]*\d)[0-9a-f]{8,}\b|\d+(?:\.\d+)?(?:e[+-]?\d+)?)"

@@ -131,6 +131,7 @@ class Spending:
         if hours is not None and time.time() >= self.budget.begun_s + hours * HOUR_S:
             return self.budget.option_text("max_hours")
         if gpu_hours is not None:
+            # A copy: the display's thread asks, too, while the driver's hands out arms.
             now = sum(arm.gpus * arm.held_s for arm in list(live.values()))
             if self.spent.all.gpu_seconds + now >= gpu_hours * HOUR_S:
                 return self.budget.option_text("max_gpu_hours")

@@ -106,7 +106,8 @@ class Coordinator:
         self.spending.start()
         for arm in self.plan.remaining():
             self.codes.current_code(arm.config)  # before a plug-in is edited while its arms train
-        # Baselines come first: a verdict beside another record of one does not stand.
+        # Baselines come first: a verdict beside another record of one does not stand. The second
+        # call is for the arms of the proposals that were restored in between.
         self._settle_stored()
         self._restore_proposals()
         self._settle_stored()
@@ -196,6 +197,7 @@ class Coordinator:
         if (live := self.live.pop(signature, None)) is None:
             return
         self.progressed_at = time.monotonic()
+        # Not read at once: NFS may show a record only a minute after its worker has put it.
         self._ended.expect(signature, live)
         self.settle_ended()
 
@@ -206,6 +208,7 @@ class Coordinator:
                 if record is None:
                     self.problems.append(never_seen(live.arm.signature, self.objects.root))
                     continue
+                # Never appended to: the display's thread may be summing up the old list.
                 self.durations = [*self.durations[-63:], time.monotonic() - live.since]
                 if self.codes.counts(live.arm, record):  # another sweep may have been the first
                     self.codes.refuse_others()
@@ -250,6 +253,7 @@ class Coordinator:
 
     def stop(self, why: str, *, is_urgent: bool = False) -> None:
         """Hand out no more arms. Running ones end at their next report."""
+        # Handlers of signals and other threads call this: plain assignments, no lock, no output.
         self.stopping = self.stopping or why
         self._is_urgent |= is_urgent
 

@@ -101,6 +101,7 @@ class Judging:
             result = judge_proposal(number, point, pairs, read, space.tolerance, least)
             assert result is not None, "an arm of it is running again"
             outcome = ProposalOutcome.from_result(result)
+        # Storage that is away is no fault of the proposal: the coordinator stops for it.
         except StoreError:
             raise
         except Exception as error:

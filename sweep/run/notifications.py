@@ -99,6 +99,7 @@ class Notifier:
         """Start the thread; ``warn`` is called with a text for news that was not delivered."""
         self._target, self._warn = target, warn
         self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
+        # A daemon: a target that hangs must not keep a driver alive that has ended.
         self._thread = threading.Thread(target=self._deliver_all, name="notify", daemon=True)
         self._thread.start()
 

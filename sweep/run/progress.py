@@ -152,6 +152,7 @@ def view(
     settings = [setting.name for setting in coordinator.definition.space.settings]
     names = names_within(settings, width - NUMBERS)
     parts = _head(coordinator, elapsed_s)
+    # A copy: rich draws in a thread of its own, while the driver's changes it.
     live = list(coordinator.live.values())
     has_room = max(map(len, names.values())) + NUMBERS + BAR + 2 <= width
     if live:  # a table without rows would be an empty line

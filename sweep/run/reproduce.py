@@ -158,6 +158,7 @@ def _train_all(
 ) -> tuple[list[Arm], Records]:
     """Train all arms of the definition in a place of their own; the arms and their records."""
     put_definition(scratch, definition)
+    # Records that were taken over may be of other code: it is what is compared with.
     summary = run_sweep(scratch, definition, executor, accept_code=True)
     if not summary.is_done:
         why = "; ".join((*summary.problems, *summary.retired.values(), summary.stopped))

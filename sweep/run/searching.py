@@ -44,6 +44,7 @@ class Search:
             point = self._bind_propose(ask)() if ahead is None else ahead.result()
             # Built before it is stored: a point that no run accepts must not stay in the store.
             arms = arms_of_proposal(self.definition, setting, number, point)
+        # Samplers and plug-ins may raise anything: one setting ends, the others go on.
         except Exception as error:
             log.exception("the search of setting %s failed", setting)
             self.retire(setting, f"the search failed at proposal {number}", error)

@@ -30,6 +30,7 @@ def t_e_value(t: Floats, seeds: int, prior_variance: float = PRIOR_VARIANCE) -> 
     """
     spread, freedom = 1 + seeds * prior_variance, seeds - 1
     square = np.square(t)
+    # One seed has no spread, so that its t says nothing: the evidence stays 1.
     ratio = (freedom + square) / (freedom + square / spread) if freedom else np.ones_like(square)
     e: Floats = ratio ** (seeds / 2) / math.sqrt(spread)
     return np.ones_like(e) if not freedom else e
@@ -49,6 +50,7 @@ def symmetric_e_values(values_K: Floats) -> Floats:
     shrunk_K = PRIOR_VARIANCE / (1 + n_K * PRIOR_VARIANCE)
     rest_K = squares_K - shrunk_K * np.square(before_K + values_K)
     flipped_K = squares_K - shrunk_K * np.square(before_K - values_K)
+    # 0 / 0 while all values are 0: neither sign is likelier, so that nothing is bet.
     ratio_K = np.divide(rest_K, flipped_K, out=np.ones_like(rest_K), where=flipped_K > 0)
     return np.asarray(np.cumprod(2 / (1 + ratio_K ** (n_K / 2)), axis=-1), dtype=np.float64)
 

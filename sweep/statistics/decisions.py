@@ -91,6 +91,8 @@ def hypotheses(design: Design, differences_SK: Floats) -> Floats:
     for places in map(list, design.members):
         family_SK = differences_SK[..., places, :]
         is_whole_K = np.isfinite(family_SK).all(axis=-2, keepdims=True)
+        # Up to the first seed that is missing: one that ends early may do so for a reason
+        # (docs/decisions/0119).
         counts_K = np.logical_and.accumulate(is_whole_K, axis=-1)
         whole_SK[..., places, :] = np.where(counts_K, family_SK, np.nan)
         means.append(whole_SK[..., places, :].mean(axis=-2))
@@ -109,6 +111,7 @@ def staged_p(design: Design, values_K: Floats) -> tuple[Floats, Floats]:
     none = np.ones((*values_K.shape[:-1], 0))
 
     def stacked(values: list[Floats]) -> Floats:
+        # fmin and not minimum: p is NaN where a seed is missing, and must count as 1.
         return np.fmin(np.stack(values, axis=-1), 1.0) if values else none
 
     return stacked(different), stacked(equivalent)
@@ -247,6 +250,7 @@ def _equivalent_p(design: Design, values_K: Floats) -> Floats:
 
 def _flipped(design: Design, p: Floats, values_K: Floats, sides: int = 2) -> Floats:
     """p, or that of sign flips where it is larger: computed only where p is small already."""
+    # Nowhere else can it change a decision: it only ever raises p.
     is_small = p <= design.error
     if design.sign_flips and is_small.any():
         p = p.copy()
@@ -255,6 +259,7 @@ def _flipped(design: Design, p: Floats, values_K: Floats, sides: int = 2) -> Flo
 
 
 def _one_over_e(design: Design, values_K: Floats, null: float) -> Floats:
+    # fmin, likewise: evidence that is NaN decides nothing.
     return np.fmin(1 / _e_value(design, values_K, null), 1.0)
 
 
@@ -269,6 +274,7 @@ def _e_value(design: Design, values_K: Floats, null: float = 0.0) -> Floats:
 
 def _adjusted(design: Design, p_HN: Floats) -> Floats:
     """The table's adjusted p-values at every stage, from each hypothesis' smallest so far."""
+    # The smallest so far never rises, so that what was decided stays (docs/decisions/0119).
     p_NH = np.moveaxis(np.minimum.accumulate(p_HN, axis=-1), -1, -2)
     families = len(design.families)
     adjusted = gatekept(p_NH[..., :families], p_NH[..., families:], design.members)

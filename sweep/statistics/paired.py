@@ -124,6 +124,7 @@ def sign_flip(values_K: Floats, *, key: int = 0) -> ExactTest:
         return ExactTest(1.0, least)
     left, right = _signed_sums(values_K[: seeds // 2]), _signed_sums(values_K[seeds // 2 :])
     extreme = (len(right) - np.searchsorted(right, reached - left)).sum()
+    # Twice: by symmetry as many sums are at most -reached.
     return ExactTest(min(1.0, 2 * float(extreme) / 2.0**seeds), least)
 
 
@@ -145,6 +146,7 @@ def sign_flip_p(values_K: Floats) -> Floats:
     return p_R.reshape(values_K.shape[:-1])
 
 
+# One alone is kept: of 33 seeds it is 26 MB.
 @lru_cache(maxsize=1)
 def _drawn_signs(seeds: int, key: int) -> Floats:
     """Drawn signs, [DRAWN_FLIPS, K]: the same of every test of so many seeds."""

@@ -87,6 +87,7 @@ def smallest_effect(design: Design, seeds: int, tests: int) -> float:
     """The smallest d_z that so many seeds mark with probability WANTED; infinite if none."""
 
     def lacking(effect: float) -> float:
+        # The same draws for every effect: brentq needs a function without noise.
         return power(design, effect, seeds, tests) - WANTED
 
     if lacking(LARGEST_EFFECT) < 0:

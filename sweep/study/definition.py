@@ -97,6 +97,7 @@ def put_definition(objects: ObjectStore, definition: Definition) -> Definition:
     content = json.dumps(definition.to_json(), sort_keys=True).encode()
     objects.put_once(definition_name(definition.name), content)
     stored = load_definition(objects, definition.name)
+    # Compared with what is stored and not with what was put: a rival may have been first.
     difference = list(_differences(_compared(stored.space), _compared(definition.space)))
     if difference:
         raise NameTaken(

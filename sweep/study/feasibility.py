@@ -152,6 +152,7 @@ def _why_not_better(record: ArmRecord, measured: Evaluation, loss: float) -> str
         return "train_gamma is 0: the input is its own answer"
     for name in ("identity", "constant") if facts.has_identity else ("constant",):
         reference = measured.reference_losses[name]
+        # Not ``>=``: a loss that is NaN is below nothing.
         if not loss < reference:
             return f"held-out loss {loss:.4g} is not below the {name} prediction's {reference:.4g}"
     return ""

@@ -134,6 +134,7 @@ class Heartbeat:
                 self._put(waits_for)
                 last, put_s = waits_for, time.monotonic()
             except StoreError as error:
+                # One beat that is missed harms nobody: a driver is gone after SILENT_BEATS of them.
                 log.debug("no sign of life this time: %s", error)
 
     def _why_lost(self) -> str:

@@ -151,6 +151,7 @@ def _lock_holder(objects: ObjectStore, sweep: str) -> tuple[Driver | None, bool]
     path = _path(objects, sweep)
     try:
         with open(path) as file:
+            # Shared: readers that look in the same instant must not take each other for a driver.
             file_locks.lock(file, shared=True)
     except FileNotFoundError:
         return None, not file_locks.binds_here_alone(path)

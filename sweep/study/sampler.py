@@ -64,6 +64,7 @@ def propose(
     if space.sampler == "quasi_random":
         from scipy.stats import qmc  # a second, which other samplers do not pay
 
+        # One sequence a setting, whatever the number: only together do its points lie evenly.
         sequence = qmc.Sobol(len(space.ranges), scramble=True, rng=_seed(space, setting, 0))
         before = max(len(condition.points), 1)
         if number > before:
@@ -144,6 +145,7 @@ def ask(
     # In the order of their numbers: the samplers' answers depend on the order of trials.
     for observation in sorted(informative(observations, space.tolerance), key=lambda t: t.number):
         study.add_trial(finished_trial(space, setting, observation, missing))
+    # In a fixed order, likewise: pending points have none of their own.
     for point in sorted(pending, key=repr):
         params = _params(space, setting, point)
         running = create_trial(state=TrialState.RUNNING, params=params, distributions=distributions)

@@ -58,6 +58,7 @@ class SettingResult:
 def winner_of(proposals: Iterable[P]) -> P | None:
     """The winner among judged proposals."""
     winners = (p for p in proposals if p.can_win)
+    # By number where objectives are equal: a resume must name the same winner.
     return min(winners, key=lambda p: (p.objective, p.number), default=None)
 
 

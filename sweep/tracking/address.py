@@ -179,6 +179,7 @@ def sweep_id(objects: ObjectStore, sweep: str) -> str:
             "%s was damaged and is kept as %s: MLflow gets a new experiment for %s",
             _id(sweep), objects.set_aside(_id(sweep)), sweep,
         )  # fmt: skip
+    # Of two drivers that give it one in the same instant, both take the first one's.
     content = objects.put_once(_id(sweep), json.dumps(uuid.uuid4().hex).encode())
     return str(json.loads(content))
 

@@ -52,6 +52,7 @@ def make_client(uri: str) -> MlflowClient:
         with suppress(OSError):  # of another user, say
             remove_temporary_files(path)
     try:
+        # Before there is a client: MLflow migrates a database as soon as it opens it.
         refuse_other_schema(uri)
         return MlflowClient(tracking_uri=uri)
     except ImportError as error:

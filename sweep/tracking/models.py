@@ -218,6 +218,7 @@ class Models:
             )
             client.log_outputs(run_id, [LoggedModelOutput(made.model_id, step=0)])
             client.log_model_artifacts(made.model_id, str(packed))
+        # Last of all: the next call takes a model that is READY for whole.
         return client.finalize_logged_model(made.model_id, "READY")
 
     def _weights(self, arm: ModelArm) -> bytes:

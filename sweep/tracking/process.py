@@ -87,6 +87,7 @@ class TrackerProcess:
                 if process.poll() is not None and not connection.poll():
                     raise EOFError
             error, logs = connection.recv()
+        # Whatever broke it, Ctrl-C too: the next call would take a late answer for its own.
         except BaseException as broken:
             with self._starting:
                 self._end()
@@ -121,6 +122,7 @@ class TrackerProcess:
 
     def _end(self) -> None:
         if self._running is not None:
+            # SIGKILL: it was started with the signals that ask it to end blocked.
             self._running[0].kill()
             with suppress(subprocess.TimeoutExpired):
                 self._running[0].wait(CLOSE_S)

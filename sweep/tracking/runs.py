@@ -109,6 +109,7 @@ class Runs:
         first = {**tags, CREATED: str(time.time_ns())}
         self._client.create_run(self.experiment_id, started_ms, first, run_name=name)
         self.created += 1
+        # Not the run just made: a rival may have made one in this instant, and the oldest counts.
         there = self._search(signature)
         if there is None:
             raise TrackingError(f"MLflow does not show the run it just created for {name!r}.")
@@ -169,6 +170,8 @@ class Runs:
 
     def rename_baseline(self, old: str, new: str) -> None:
         """Have every run that names the run ``old`` as its baseline's name ``new``."""
+        # Read whole before the first change: a run that is renamed leaves the search, and the pages
+        # after it, which MLflow finds by counting, would begin too late.
         named = search_runs(self._client, self.experiment_id, f"tags.{BASELINE} = '{old}'")
         for run_id, signature in [(run.info.run_id, signature_of(run)) for run in named]:
             self._client.set_tag(run_id, BASELINE, new)

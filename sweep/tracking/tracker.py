@@ -268,6 +268,7 @@ class Tracker:
                 marks, new_tags = new_tags[:PARAMS_PER_BATCH], new_tags[PARAMS_PER_BATCH:]
             client.log_batch(known.run_id, metrics=batch, params=now, tags=marks)
             self.rows_sent += len(batch)
+        # Only now: what a request that failed should have sent must count as missing.
         known.note_sent(params, tags, (row.key for row in rows))
 
     def _name_data(self, known: TrackedRun, record: ArmRecord) -> None:

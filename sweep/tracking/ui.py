@@ -111,6 +111,7 @@ def _refuse_ended(server: subprocess.Popen[bytes], output: IO[str], uri: str) ->
 
 
 def _end(server: subprocess.Popen[bytes]) -> None:
+    # Its group: the command runs the server as a child, which outlives it if killed alone.
     with suppress(ProcessLookupError):
         os.killpg(server.pid, signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):

@@ -156,6 +156,7 @@ class BackgroundTracker:
             if is_back:
                 self._has_warned = False
         if is_back:
+            # Outside the lock: ``warn`` may print to a slow terminal, and offers must never wait.
             place = shown(self._uri)
             self._warn(f"MLflow at {place} is back, and has everything it missed.")
 
