@@ -109,7 +109,7 @@ def control_design(plan: Plan, settings: Sequence[str]) -> Design | None:
     kept = {family: names for family, names in families.items() if names}
     if not kept:
         return None
-    # Over all planned controls, also those that no setting has: results must not decide the error.
+    # A part for each planned control, so that all of them together keep the plan's error.
     return replace(plan.design, families=kept, error=plan.design.error / len(plan.controls))
 
 

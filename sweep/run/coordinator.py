@@ -197,7 +197,7 @@ class Coordinator:
         if (live := self.live.pop(signature, None)) is None:
             return
         self.progressed_at = time.monotonic()
-        # Not read at once: NFS may show a record only a minute after its worker has put it.
+        # Expected and not just read: NFS may show a record only a minute after it was put.
         self._ended.expect(signature, live)
         self.settle_ended()
 

@@ -31,7 +31,7 @@ from trainables.records.parallel_reads import at_once
 Point = dict[str, Json]  # dotted field of ArmConfig -> value
 # Raise it when the same records come to another outcome than before: stored ones are judged again.
 JUDGING_VERSION = 4
-_JUDGED = "judged.json"
+_JUDGED = "judged"
 _JUDGED_PACE = 20.0  # times as long as one took until the next one is put
 _RENAMED = {  # fields by the names that earlier versions stored
     "useful": "beats_trivial",
@@ -290,30 +290,20 @@ def all_proposals(
 
     A point is read by itself where judged.json does not have it yet.
     """
-    names: dict[str, list[str]] = {setting: [] for setting in settings}
-    for path in objects.tree(_proposals(sweep)):
-        setting, _, name = path.rpartition("/")
-        if setting in names:
-            names[setting].append(name)
-    with_judged = [setting for setting, files in names.items() if _JUDGED in files]
-    judged = dict(
-        zip(with_judged, at_once(lambda s: _judged(objects, sweep, s), with_judged), strict=True)
-    )
-    stems = {setting: [n.removesuffix(".json") for n in files] for setting, files in names.items()}
-    numbers = [
-        (setting, number)
-        for setting, files in stems.items()
-        for number in sorted(int(stem) for stem in files if stem.isdigit())
-    ]
+    proposals: dict[str, list[StoredProposal]] = {setting: [] for setting in settings}
+    files = [path.removesuffix(".json").rpartition("/") for path in objects.tree(_proposals(sweep))]
+    numbers = sorted((s, int(stem)) for s, _, stem in files if s in proposals and stem.isdigit())
+    with_judged = [s for s, _, stem in files if s in proposals and stem == _JUDGED]
+    outcomes = at_once(lambda setting: _judged(objects, sweep, setting), with_judged)
+    judged = dict(zip(with_judged, outcomes, strict=True))
     open_ = [(s, number) for s, number in numbers if number not in judged.get(s, {})]
     points = at_once(lambda key: objects.get_value(_name(sweep, *key), renamed), open_)
-    read = {key: point for key, point in zip(open_, points, strict=True) if point is not None}
-    proposals: dict[str, list[StoredProposal]] = {setting: [] for setting in names}
+    read = dict(zip(open_, points, strict=True))
     for setting, number in numbers:
-        if (setting, number) in read:
-            proposals[setting].append(StoredProposal(number, read[setting, number], None))
-        elif number in judged.get(setting, {}):  # else deleted since the listing
+        if (setting, number) not in read:
             proposals[setting].append(judged[setting][number])
+        elif (point := read[setting, number]) is not None:  # else deleted since the listing
+            proposals[setting].append(StoredProposal(number, point, None))
     return proposals
 
 
@@ -334,7 +324,7 @@ def _retired(sweep: str) -> str:
 
 
 def _judged_name(sweep: str, setting: str) -> str:
-    return f"{_proposals(sweep)}/{setting}/{_JUDGED}"
+    return f"{_proposals(sweep)}/{setting}/{_JUDGED}.json"
 
 
 def _name(sweep: str, setting: str, number: int) -> str:
