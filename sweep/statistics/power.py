@@ -48,12 +48,12 @@ def can_mark(design: Design, seeds: int, tests: int) -> bool:
     return bool(_stages(design, seeds, tests))
 
 
-def power(design: Design, effect: float, seeds: int, tests: int, *, key: int = 0) -> float:
+def power(design: Design, effect: float, seeds: int, tests: int) -> float:
     """The probability that so many seeds mark an effect, by the design's rule.
 
-    Exact where one t test decides; else the fraction of simulated comparisons, normal and keyed by
-    ``key``, that any stage marks: DRAWS of them, or FEWER_DRAWS where sign flips take long. Those
-    of more than FLIPPED_SEEDS seeds are left out: of normal differences they mark what t does.
+    Exact where one t test decides; else the fraction of simulated normal comparisons that any stage
+    marks: DRAWS of them, or FEWER_DRAWS where sign flips take long. Those of more than
+    FLIPPED_SEEDS seeds are left out: of normal differences they mark what t does.
     """
     level, stages = design.error / tests, _stages(design, seeds, tests)
     flipped = [n for n, _ in stages if design.sign_flips and n <= FLIPPED_SEEDS]
@@ -63,7 +63,8 @@ def power(design: Design, effect: float, seeds: int, tests: int, *, key: int = 0
     if len(stages) == 1 and is_staged and not flipped:
         return t_power(effect, stages[0][0], level * stages[0][1])
     draws = FEWER_DRAWS if is_staged and max(flipped, default=0) > FEW_SEEDS else DRAWS
-    values_DK = np.random.default_rng(key).standard_normal((draws, seeds)) + effect
+    # The same draws for every effect: ``smallest_effect`` needs a function without noise.
+    values_DK = np.random.default_rng(0).standard_normal((draws, seeds)) + effect
     if not is_staged:
         different_DN, _ = staged_p(replace(design, error=level), values_DK)
         return float((different_DN <= level).any(axis=-1).mean())
@@ -87,7 +88,6 @@ def smallest_effect(design: Design, seeds: int, tests: int) -> float:
     """The smallest d_z that so many seeds mark with probability WANTED; infinite if none."""
 
     def lacking(effect: float) -> float:
-        # The same draws for every effect: brentq needs a function without noise.
         return power(design, effect, seeds, tests) - WANTED
 
     if lacking(LARGEST_EFFECT) < 0:
