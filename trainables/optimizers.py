@@ -1,4 +1,4 @@
-"""Optimisers of the network and of the multipliers: torch's Adam and AdamW without its compiler.
+"""Optimisers of networks and multipliers: torch's own, without its compiler.
 
 torch imports its compiler wherever an optimiser is made or takes a step: 0.9 s and 83 MB in every
 process, of which nothing is used here. What is computed is torch's own.
