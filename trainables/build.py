@@ -178,6 +178,7 @@ def build_model(config: ArmConfig, task: object) -> nn.Module:
     model = config.model
     build = returning("models", model.name, model_spec(model.name).build, nn.Module)
     with torch.random.fork_rng(devices=[]):
+        # Not torch.manual_seed: it seeds GPUs' generators as well, which the fork does not restore.
         torch.default_generator.manual_seed(seed_of(config.seed, "start", model.name))
         network = build(config, task)
     if model.start_jitter > 0:
@@ -191,7 +192,7 @@ def _jitter(network: nn.Module, share: float, seed: int) -> None:
     """Move what is trained by normal noise of ``share`` of its root mean square, keyed by name."""
     for name, parameter in network.named_parameters():
         if parameter.requires_grad:
-            drawn = torch.randn(
+            drawn = torch.randn(  # on the CPU, whose numbers are the same for every device
                 parameter.shape, generator=keyed_generator("cpu", seed, "start", name)
             )
             scale = share * parameter.double().square().mean().sqrt()

@@ -76,8 +76,9 @@ def layer_losses(
     if sampled is None:
         found_MB = task.loss(Logits.stacked(read), targets)
     else:
-        places = sampled.clamp(min=0)
+        places = sampled.clamp(min=0)  # -1 is no index; what it picks has no target below
         targets = targets.gather(1, places).where(sampled >= 0, IGNORED)
+        # Of the value alone: the gradient of a control has mean 0, and would add noise and a pass.
         control_B = (whole_B - task.loss(last.select(places).detach(), targets)).detach()
         few = Logits.stacked([prediction.select(places) for prediction in read])
         found_MB = task.loss(few, targets) + control_B

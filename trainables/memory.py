@@ -24,7 +24,7 @@ def reset_peak_memory(device: torch.device) -> None:
     if device.type == "cuda":
         import torch
 
-        gc.collect()
+        gc.collect()  # cycles may hold the last arm's tensors, which the cache cannot give back
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
         return
@@ -88,7 +88,7 @@ def why_cuda_does_not_start() -> str:
     import torch
 
     try:
-        torch.zeros(1, device="cuda").item()
+        torch.zeros(1, device="cuda").item()  # waits: CUDA reports errors later than the call
     except (RuntimeError, AssertionError) as error:
         if exhausted(error) is None:
             return (str(error).splitlines() or [type(error).__name__])[0]

@@ -50,5 +50,5 @@ def optimizer_of(config: ArmConfig, model: nn.Module) -> Adam | AdamW:
     kind = AdamW if config.weight_decay > 0 else Adam
     return kind(
         [{"params": p, "lr": lr, "weight_decay": decay} for (lr, decay), p in groups.items()],
-        fused=True,
+        fused=True,  # rounds otherwise than foreach: a change is another TRAINING_VERSION
     )

@@ -72,6 +72,8 @@ class Training:
         self.step = 0
         self.seconds = 0.0  # spent in steps, over all attempts
         self._ranks = ranks
+        # Copied while parameters are plain: sharding replaces them in place, and the optimiser must
+        # hold the new ones, so it is made last.
         self._averaged = copy.deepcopy(model) if config.weight_ema > 0 else model
         self.evaluated = ranks.copied(self._averaged)
         # ^ the network that reports, the final result and the kept weights are of
@@ -111,10 +113,11 @@ class Training:
         steps = range(self.step, step)
         self.model.train()
         for current in steps:
+            # None, not 0: Adam would move what took no part in a step by its momentum.
             self.optimizer.zero_grad(set_to_none=True)
             self.finish_step(current, self._backward(current))
         if self._loss_sum.device.type == "cuda":
-            torch.cuda.synchronize()
+            torch.cuda.synchronize()  # else the seconds would be those of launching kernels
         self.took(len(steps), time.perf_counter() - started)
         if self._ranks.count > 1:
             self._full_state = self._ranks.full_state(self._networks())
@@ -132,8 +135,9 @@ class Training:
             group["lr"] = lr
         self.optimizer.step()
         self.average_weights(step)
+        # The dual step last: it follows this step's losses, and weighs those of the next.
         self.weighting.observe(step, seen_F, self.lr_factor(step))
-        self._loss_sum += seen_F[-1]
+        self._loss_sum += seen_F[-1]  # on the device: nothing waits for it between two reports
         self._grad_norm_sum += grad_norm
         self._since_report += 1
 
@@ -174,7 +178,7 @@ class Training:
             losses_F = self._ranks.mean(losses_FB, len(part.targets)) / self._constant_loss
             if gaps_M is not None:
                 losses_F = self._estimated(losses_F, part, gaps_M)
-            seen.append(losses_F.detach())
+            seen.append(losses_F.detach())  # w is a constant of the step: no gradient flows into it
             # with several parts the weights follow no losses (ArmConfig.accumulate)
             objective = (self.weighting.weights(step, seen[-1]) * losses_F).sum()
             (objective / len(parts) if len(parts) > 1 else objective).backward()  # type: ignore[no-untyped-call]
@@ -277,5 +281,6 @@ def to_bytes(state: dict[str, Any]) -> bytes:
 
 def from_bytes(content: bytes, device: torch.device) -> dict[str, Any]:
     """The state that ``to_bytes`` wrote, on ``device``."""
+    # weights_only: what is stored may be another's, and a pickle can run code.
     state: dict[str, Any] = torch.load(io.BytesIO(content), map_location=device, weights_only=True)
     return state

@@ -130,7 +130,7 @@ class ArmTrial(Trainable):
         except GpuShareTooSmall as error:
             return _problem(str(error), NEEDS_WHOLE_GPU)
         except GpuLost as error:
-            _require_gpu()
+            _require_gpu()  # ends here where this process could use it before; else CUDA never did
             self._gpu_lost = str(error)
             return self._holding_lost_gpu()
         except Exception:

@@ -108,6 +108,7 @@ class _Gathered:
         """
         if not self._sums.shape:
             self._sums = np.zeros((len(self.counts), len(losses)))
+        # add.at, since += with repeated indices would keep one sample of a unit.
         np.add.at(self._sums, list(batch.units), losses.T)
         np.add.at(self.counts, list(batch.units), 1.0)
         self._losses += [losses] if batch.draw == 0 else []
@@ -238,7 +239,7 @@ def _passed(
     Every batch with its losses, norms and, where they are something else, scores; features;
     whether losses have one row more, those of the input itself.
     """
-    model.eval()
+    model.eval()  # until training goes on (Training.run_to)
     kept: list[tuple[Tensor, Tensor]] = []
     enough, unchanged = feature_draws, None
     tables, seen = list[Tensor](), list[_Seen]()
@@ -257,6 +258,7 @@ def _passed(
             seen.append(_Seen(draw, batch.units, batch.samples, [len(part) for part in parts]))
         if sum(len(labels) for _, labels in kept) >= MOST_FEATURES:
             enough = min(enough, draw + 1)
+    # The one copy to the host: it waits for all passes at once.
     table: Floats = torch.cat(tables, dim=1).cpu().double().numpy()
     ends = np.cumsum([len(batch.units) for batch in seen])
     columns = np.split(table, ends[:-1], axis=1)

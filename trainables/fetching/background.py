@@ -16,6 +16,7 @@ class Background:
         """Start ``action`` in a thread, with a callback for its progress."""
         self._events: SimpleQueue[str | BaseException | None] = SimpleQueue()
         self._heard: str | BaseException | None = ""  # None: it is done
+        # daemon: a fetch may take hours, and must not keep an ended worker alive
         self._thread = threading.Thread(target=self._run, args=(action,), daemon=True)
         self._thread.start()
 

@@ -208,7 +208,7 @@ class _Fetch:
             for copy in as_completed([pool.submit(self._copy_one, file) for file in missing]):
                 copy.result()
         finally:
-            self._given_up.set()
+            self._given_up.set()  # first: copies under way end, and the shutdown waits for them
             pool.shutdown(cancel_futures=True)
             self._given_up.clear()
 

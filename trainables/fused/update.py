@@ -124,6 +124,7 @@ def _joined(states: Sequence[Mapping[str, Tensor] | None]) -> dict[str, Tensor]:
 def _row(state: Mapping[str, Tensor], row: int | None) -> dict[str, Tensor]:
     """A copy of one arm's state, or of one that is an arm's already."""
     return {
+        # clones: a view would keep all rows in the arm's checkpoint
         key: value.clone() if key == "step" or row is None else value[row].clone()
         for key, value in state.items()
     }

@@ -110,6 +110,7 @@ class _ChunkedHead(torch.autograd.Function):
         ignored_N = targets_N == IGNORED
         sums_N, hits_N, right_N = states_NH.new_empty((3, len(states_NH)), dtype=wide)
         buffer_CV = head.buffer(min(chunk, len(states_NH)))
+        # Types are chosen by hand: autocast would narrow the sums, too.
         with torch.autocast(states_NH.device.type, enabled=False):
             for part in _parts(len(states_NH), chunk):
                 inputs_CH = head.inputs(states_NH[part], ignored_N[part])
@@ -118,6 +119,7 @@ class _ChunkedHead(torch.autograd.Function):
                 hits_N[part] = logits_CV.gather(1, target_C.unsqueeze(1)).squeeze(1)
                 largest_C, word_C = logits_CV.max(1)
                 right_N[part] = (word_C == target_C).to(wide)
+                # Less the largest, whose exp could overflow; this ends the logits in the buffer.
                 exponentials_CV = logits_CV.sub_(largest_C.unsqueeze(1)).exp_()
                 sums_N[part] = exponentials_CV.sum(1).log_().add_(largest_C)
         losses_N = sums_N - hits_N
@@ -138,6 +140,7 @@ class _ChunkedHead(torch.autograd.Function):
         slopes_N = slopes_N.masked_fill(ignored_N, 0)
         of_states, of_weight, of_bias = ctx.needs_input_grad[:3]
         states_grad = torch.empty_like(states_NH) if of_states else None
+        # In wide: a sum over chunks in bfloat16 would lose what each adds.
         weight_grad = torch.zeros_like(weight_VH, dtype=wide) if of_weight else None
         bias_grad = torch.zeros_like(bias_V, dtype=wide) if of_bias else None
         buffer_CV = head.buffer(min(chunk, len(states_NH)))

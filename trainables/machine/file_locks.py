@@ -76,6 +76,7 @@ def open_lock(path: Path) -> IO[str]:
     Whoever may open a file, to read it even, may hold its lock for as long as they like.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    # Of every class that may write the folder: its w, and from it r.
     writers = stat.S_IMODE(path.parent.stat().st_mode) & 0o222
     with contextlib.suppress(OSError):  # another user's
         os.fchmod(descriptor, writers | writers << 1)

@@ -74,7 +74,7 @@ class Decoder(nn.Module):
 
     def states(self, inputs: TextInputs) -> list[Tensor]:
         """L + 1 states [B, T, H] before the final norm: the embedding, and every block's output."""
-        self._before_norm.clear()
+        self._before_norm.clear()  # of a pass that failed: its state is another batch's
         output = self.network.base_model(
             inputs_embeds=inputs.embeddings,
             output_hidden_states=True,  # no mask: no token sees the padding behind it. Without one
@@ -95,7 +95,7 @@ class Decoder(nn.Module):
         """Logits [B, A, V] of states [B, A, H] before the norm, which are not computed yet."""
         head = self.network.get_output_embeddings()
         normed = self._norm[0](features)
-        self._before_norm.clear()
+        self._before_norm.clear()  # the norm's hook has kept these features, too
         device = normed.device.type
         narrow = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
         return Logits(normed, head.weight, getattr(head, "bias", None), self.softcap, narrow)

@@ -52,6 +52,8 @@ def prepare(network: Any, base: Any, config: ModelConfig) -> None:
         _freeze_but_adapters(network, blocks, config)
     if config.recompute:
         # The switch of transformers is off in eval mode, in which both arms train (no dropout).
+        # Not reentrant: that gives no gradient where the input needs none, as frozen words do. A
+        # block draws nothing, so that no generator's state has to be kept.
         for block in blocks:
             block.forward = functools.partial(  # through the module: its hooks stay outside
                 checkpoint, block.forward, use_reentrant=False, preserve_rng_state=False
@@ -107,6 +109,7 @@ def narrow_frozen(network: nn.Module) -> None:
     for module in network.modules():
         if isinstance(module, LoraLayer):
             weight = module.get_base_layer().weight
+            # .data: the module keeps its parameter, which is frozen.
             weight.data = weight.data.to(torch.bfloat16)
 
 

@@ -210,7 +210,7 @@ def layer_weights(constraints: DescentConstraints, multipliers_L: Array, losses_
         if not constraints.is_detached:
             shares_L = shares_L * violations(constraints, losses_F)
             weights_F = weights_F - _mixed(shares_L, constraints.previous_LF)
-    weights_F[..., -1] += 1.0
+    weights_F[..., -1] += 1.0  # in place on a fresh product: no array of a caller changes
     return weights_F
 
 

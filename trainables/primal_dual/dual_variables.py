@@ -53,7 +53,7 @@ class _Projected:
 
     def _adam_step(self, adam: Adam | AdamW, gradient_L: Tensor, lr: float) -> None:
         adam.param_groups[0]["lr"] = lr
-        self.values_L.grad = gradient_L
+        self.values_L.grad = gradient_L  # by hand, without a graph: the values require none
         adam.step()
         self.values_L.clamp_(min=0)  # Adam knows no bound: projected after its step
 
@@ -151,6 +151,6 @@ class Slacks(_Projected):
         """u and Adam's moments of it to zero, in place, after every epoch of ``slack_restart``."""
         self.values_L.zero_()
         if self._adam is not None:
-            for state in self._adam.state.values():
+            for state in self._adam.state.values():  # and its step count: bias is corrected anew
                 for moment in state.values():
                     moment.zero_()

@@ -106,6 +106,7 @@ class PrimalDual(Watched):
         if self.slacks is None:
             slacks_L = slack(self.config, self.constraints, self.multipliers.values_L, losses_F)
         else:
+            # Copies, here and below: the next dual step writes into these tensors.
             slacks_L = in_violations_unit(
                 self.config, self.constraints, self.slacks.values_L.clone(), losses_F
             )

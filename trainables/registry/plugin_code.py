@@ -59,7 +59,7 @@ def plugin_code(
     """
     digests: dict[str, str] = {}
     seen: set[str] = set()
-    _place.cache_clear()
+    _place.cache_clear()  # files may have come or gone since the last look
     own = _owner(entry)
     left = [entry, *modules]
     while left:

@@ -101,6 +101,7 @@ class Gang(Ranks):
 
     def clipped(self, parameters: Sequence[nn.Parameter], most: float) -> Tensor:
         """Clip the gradients by their norm over all processes, which is returned."""
+        # Over all processes: each has a part of every gradient.
         norm = _full(nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None]))
         nn.utils.clip_grads_with_norm_(parameters, most, norm)
         return norm
@@ -143,6 +144,7 @@ def leave() -> None:
 
 def meeting_place(host: str, count: int) -> TCPStore:
     """The store of ``count`` processes, opened by the first: at that address alone, on any port."""
+    # A socket of ours: by itself the store listens on every address of the machine.
     server = socket.create_server((host, 0))
     return TCPStore(
         host,

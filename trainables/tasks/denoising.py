@@ -153,6 +153,7 @@ class Denoising(TaskOfUnits):
         clean = self._on_device(self.clean_train_samples(chosen_B.numpy()))
         generator = keyed_generator(self.device, config.seed, "train_noise", step)
         gammas = self._training_gammas(step, len(clean))
+        # On the device, so that nothing is copied: GPUs draw other numbers, and signatures have it.
         noisy = gaussian(clean, gammas * self.std, generator)
         return Batch(self.as_given(noisy), self.as_given(clean))
 
