@@ -127,8 +127,7 @@ def only(space: SearchSpace, patterns: Sequence[str]) -> SearchSpace:
     ``*`` and ``?`` stand for any text and any character; upper and lower case differ. Without
     patterns it is the space itself.
 
-    Raises:
-        UnknownName: a pattern matches no setting.
+    Raises UnknownName where a pattern matches no setting.
     """
     kept = matching([s.name for s in space.settings], patterns, space.name)
     return replace(space, settings=tuple(s for s in space.settings if s.name in kept))
@@ -137,8 +136,7 @@ def only(space: SearchSpace, patterns: Sequence[str]) -> SearchSpace:
 def matching(names: Sequence[str], patterns: Sequence[str], owner: str) -> set[str]:
     """The settings' names that a pattern of ``--only`` matches; all, without any.
 
-    Raises:
-        UnknownName: a pattern matches none of the settings of ``owner``.
+    Raises UnknownName where a pattern matches none of the settings of ``owner``.
     """
     kept = set() if patterns else set(names)
     for pattern in patterns:

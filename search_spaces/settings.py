@@ -198,8 +198,7 @@ def require_ranges(what: str, ranges: Mapping[str, Json]) -> None:
 def require_points(setting: str, points: Json) -> None:
     """Raise InvalidValue unless ``points`` are a mapping of names to mappings of fields.
 
-    Raises:
-        UnknownName: there is no field of that name.
+    Raises UnknownName where there is no field of that name.
     """
     what = f"points of setting {setting!r}"
     require(isinstance(points, Mapping), what, points, "a mapping of names to mappings of fields")

@@ -236,8 +236,7 @@ class SearchSpace(NamedFields):
     def effect_run(self, setting: Setting, values: Mapping[str, Json]) -> ArmConfig:
         """The setting's run with these values: a resilience that follows from a decay is 0 in it.
 
-        Raises:
-            InvalidValue: no run has these values, whatever resilience follows.
+        Raises InvalidValue where no run has these values, whatever resilience follows.
         """
         fields, name = {**setting.fields, **values}, "constraint.resilience_form"
         form = fields.get(name, self.base.value_of(name))

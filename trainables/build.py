@@ -52,8 +52,7 @@ def placed(
 def build_task(config: ArmConfig, device: torch.device, dtype: torch.dtype) -> Task:
     """The task that ``config.task`` names, its data opened.
 
-    Raises:
-        BadData, UnknownName, InvalidValue: as the task.
+    Raises BadData, UnknownName and InvalidValue as the task.
     """
     build = returning("tasks", config.task, task_spec(config.task).build, object)
     return cast(Task, build(config, device, dtype))
@@ -62,9 +61,8 @@ def build_task(config: ArmConfig, device: torch.device, dtype: torch.dtype) -> T
 def check_training(config: ArmConfig) -> None:
     """Raise what starting the run would, as far as its data and its constraint decide it.
 
-    Raises:
-        BadData, UnknownName, InvalidValue: as the task and the weighting; batch_size exceeds the
-            sequences, say, or the run ends before its first dual step.
+    Raises as the task and the weighting: batch_size exceeds the sequences, for example, or the run
+    ends before its first dual step.
     """
     device, dtype = torch.device("cpu"), parameter_dtype(config)
     task = build_task(config, device, dtype)
@@ -110,8 +108,7 @@ def check_model(config: ArmConfig) -> None:
 def depth_of(model: ModelConfig) -> int:
     """Number of a checkpoint's layers, from its configuration alone.
 
-    Raises:
-        UnknownName, BadData, InvalidValue: as ``Checkpoint.depth``.
+    Raises UnknownName, BadData and InvalidValue as ``Checkpoint.depth``.
     """
     from trainables.checkpoints import Checkpoint
     from trainables.models.readout import NEEDS
@@ -122,8 +119,7 @@ def depth_of(model: ModelConfig) -> int:
 def fingerprinted_data(config: ArmConfig) -> DataConfig:
     """The run's data with the fingerprint of what they hold.
 
-    Raises:
-        UnknownName, BadData: as the loader of the task's data.
+    Raises UnknownName and BadData as the loader of the task's data.
     """
     resolve = returning("tasks", config.task, task_spec(config.task).resolve, DataConfig)
     return resolve(config.data)
@@ -132,8 +128,7 @@ def fingerprinted_data(config: ArmConfig) -> DataConfig:
 def fetch(config: ArmConfig, tell: Tell) -> None:
     """Have on this machine what a run reads from addresses; ``tell`` is told how far that is.
 
-    Raises:
-        BadData, StoreError, Misuse: as ``fetched_folders.fetched``.
+    Raises BadData, StoreError and Misuse as ``fetched_folders.fetched``.
     """
     if config.facts.data:  # a task that reads none of our fields has its own ways
         places.on_this_machine(config.facts.data_group, config.data, tell=tell)
@@ -144,8 +139,7 @@ def fetch(config: ArmConfig, tell: Tell) -> None:
 def model_fingerprint(model: ModelConfig) -> str:
     """16 hex digits of all that a run reads of its checkpoint; in text its tokenizer, too.
 
-    Raises:
-        BadData: files are missing, or cannot be read.
+    Raises BadData where files are missing, or cannot be read.
     """
     from trainables.datasets.text.tokenizer_files import tokenizer_fingerprint
     from trainables.fetching.checkpoint_files import checkpoint_fingerprint
@@ -218,8 +212,7 @@ def weighting_of(
     Without the run's own data ``steps_per_epoch`` is not known: None takes every step for an epoch
     and refuses nothing, to see what steps cost.
 
-    Raises:
-        InvalidValue: an option of the constraint could do nothing in this run, or not what it says.
+    Raises InvalidValue where an option could do nothing in this run, or not what it says.
     """
     if config.constraint is None:
         return LastLayer(config.model.layers, device, dtype)

@@ -105,8 +105,7 @@ class Checkpoint:
 
         Attention is PyTorch's scaled dot product wherever the architecture has it.
 
-        Raises:
-            BadData: weights are missing or damaged, or do not fill the network.
+        Raises BadData where weights are missing or damaged, or do not fill the network.
         """
         # A copy, since the cached one is shared; under fake tensors it is made anew by each call.
         base = self._base()

@@ -72,9 +72,8 @@ class Fit:
 def probe_layers(train: Split, dev: Split, classes: int) -> list[Probe]:
     """A probe per layer, in reading order; some thousand training texts are enough.
 
-    Raises:
-        InvalidValue: the splits do not fit each other, hold what is not finite, or the training
-            split lacks a class.
+    Raises InvalidValue where the splits do not fit each other, hold what is not finite, or the
+    training split lacks a class.
     """
     _check(train, dev, classes)
     labels_N, dev_labels_N = (s.labels.astype(np.int64) for s in (train, dev))

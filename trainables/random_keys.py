@@ -19,8 +19,7 @@ def seed_of(*key: str | int | float) -> int:
     >>> seed_of(0, "train_noise", 7) == seed_of(0, "train_noise", 7) != seed_of(0, "train_noise", 8)
     True
 
-    Raises:
-        InvalidValue: a part is not a plain str, int or float. NumPy's numbers print differently.
+    Raises InvalidValue where a part is not a plain str, int or float: NumPy's print differently.
     """
     for part in key:
         if type(part) not in (str, int, float):

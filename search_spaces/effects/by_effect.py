@@ -32,8 +32,7 @@ def stated(ranges: Mapping[str, Range]) -> list[str]:
 def effect_of(run: ArmConfig, name: str, value: float) -> float:
     """The effect of a field's value in a run whose other fields are these.
 
-    Raises:
-        InvalidValue: the run's dual steps cannot be counted, or move no multiplier.
+    Raises InvalidValue where the run's dual steps cannot be counted, or move no multiplier.
     """
     constraint = cast(ConstraintConfig, run.constraint)
     steps = _counted_steps(run, name, value if name == DUAL_LR else constraint.dual_lr)

@@ -68,8 +68,7 @@ def built_once(kind: str, key: Json, build: Callable[[Path], None]) -> Path:
 def lock_file(folder: Path, name: str) -> IO[str]:
     """The file of an entry's lock; closing it lets go of the lock.
 
-    Raises:
-        Misuse: the folder cannot be made or written.
+    Raises Misuse where the folder cannot be made or written.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -25,8 +25,7 @@ _OLD_WEIGHTS = ("pytorch_model*.bin", "pytorch_model.bin.index.json")  # read wh
 def files_of(name: str) -> list[Path]:
     """The files of a checkpoint's network, in order.
 
-    Raises:
-        OSError, ValueError: it is neither a folder nor downloaded, or cannot be listed.
+    Raises OSError and ValueError where it is neither a folder nor downloaded, or cannot be listed.
     """
     folder = _folder(name)
     if not folder.is_dir():

@@ -44,8 +44,7 @@ class ArmGroup:
         Returns:
             Their records, and those of arms that have become final without a report.
 
-        Raises:
-            StoreError, BadData, GpuShareTooSmall, GpuLost: as ``ArmRun.advance``.
+        Raises StoreError, BadData, GpuShareTooSmall and GpuLost as ``ArmRun.advance``.
         """
         try:
             return self._news(self._advance())

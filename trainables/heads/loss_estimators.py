@@ -57,8 +57,7 @@ def sample_places(
         fraction: in (0, 1]; 1 takes every place.
         generator: on the CPU, where the result is, too.
 
-    Raises:
-        InvalidValue: ``fraction`` outside of (0, 1], no sample, or one without a place.
+    Raises InvalidValue where ``fraction`` is not in (0, 1], or a sample has no place.
     """
     if not 0 < fraction <= 1:
         raise InvalidValue(f"fraction must be in (0, 1], got {fraction}: 1 takes all tokens.")
@@ -82,8 +81,7 @@ def sample_places(
 def draw_layers(inner: int, drawn: int, generator: torch.Generator) -> tuple[int, ...]:
     """``drawn`` of the positions 0 ... ``inner`` - 1, ascending, every set equally likely.
 
-    Raises:
-        InvalidValue: ``drawn`` below 1 or above ``inner``.
+    Raises InvalidValue where ``drawn`` is below 1 or above ``inner``.
     """
     if not 1 <= drawn <= inner:
         raise InvalidValue(f"layers drawn must be 1 to {inner}, all inner ones, got {drawn}.")

@@ -20,8 +20,7 @@ _NAMED = 50  # characters of the name, of up to 4 bytes: a file's name has at mo
 def atomic_file(path: Path, *, replace: bool = True) -> Iterator[Path]:
     """A temporary path beside ``path``; what the block writes there takes the name at its end.
 
-    Raises:
-        FileExistsError: the name is taken, and ``replace`` is false.
+    Raises FileExistsError where the name is taken, and ``replace`` is false.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name[:_NAMED]}.{uuid.uuid4().hex}.tmp")

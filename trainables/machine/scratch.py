@@ -28,8 +28,7 @@ def held_folder(place: str = "", kind: str = "") -> Iterator[Path]:
         place: where; default: where the system has such folders.
         kind: what its name tells people, ending in "-".
 
-    Raises:
-        OSError: none can be made there.
+    Raises OSError where none can be made there.
     """
     place = place or tempfile.gettempdir()
     remove_abandoned_folders(place)

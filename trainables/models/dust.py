@@ -105,8 +105,7 @@ def overcomplete_dct(patch_size: int, atoms_per_side: int) -> Tensor:
     In one dimension cos(pi i k / m), i < patch_size, k < m, less its mean for k > 0; then the
     Kronecker square.
 
-    Raises:
-        InvalidValue: a patch of one pixel, where every cosine but the first vanishes.
+    Raises InvalidValue for a patch of one pixel, where every cosine but the first vanishes.
     """
     if patch_size < 2:
         raise InvalidValue(f"patch_size must be at least 2 for dust, got {patch_size}.")

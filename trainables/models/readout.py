@@ -12,7 +12,7 @@ Shape suffixes: B batch, T tokens, H width of the states, E of the words, C clas
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, Protocol
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -24,13 +24,6 @@ from trainables.random_keys import keyed_generator
 
 NEEDS = ("config.json", "model.safetensors")  # what a network is read from
 Pooling = Literal["cls", "mean"]
-
-
-class States(Protocol):
-    """A torch module from words to what every layer makes of them."""
-
-    def __call__(self, inputs: TextInputs) -> list[Tensor]:
-        """L + 1 states [B, T, H]: layer 0 is the embedding. Padding may hold anything finite."""
 
 
 class Readout(nn.Module):
@@ -64,7 +57,9 @@ class TextClassifier(nn.Module):
     words: Tensor
 
     def __init__(self, words_VE: Tensor, states: nn.Module, readout: Readout) -> None:
-        """Put the parts together: words, a ``States``, and a readout of the states' width.
+        """Put the parts together: words, states, and a readout of their width.
+
+        ``states`` makes L + 1 states [B, T, H] of TextInputs; padding may hold anything finite.
 
         Words are never trained, and not in ``state_dict``: the checkpoint has them, and at UT's
         size they would be most of every stored arm.

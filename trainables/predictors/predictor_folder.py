@@ -30,8 +30,7 @@ ARM, WEIGHTS, CHECKPOINT = "arm.json", "weights.pt", "checkpoint"
 def write_predictor(folder: Path, record: ArmRecord, weights: bytes) -> None:
     """Write what ``Predictor.load`` reads into an empty folder.
 
-    Raises:
-        BadData: the arm's checkpoint is not here, or has changed.
+    Raises BadData where the arm's checkpoint is not here, or has changed.
     """
     config, measured = record.config, record.evaluation
     assert measured is not None  # of a finished arm

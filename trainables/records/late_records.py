@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from trainables.records.arm_record import ArmRecord
@@ -18,19 +17,13 @@ from trainables.retries import RECORD_LOOK_S, RECORD_SEEN_WITHIN_S
 T = TypeVar("T")
 
 
-@dataclass
-class _Expected(Generic[T]):
-    key: T
-    look_at: float  # monotonic clock
-    give_up_at: float
-
-
 class LateRecords(Generic[T]):
     """Arms that ended, until their final records are seen; ``T`` is what a caller knows them by."""
 
     def __init__(self, runs: ArmStore) -> None:
         self._runs = runs
-        self._expected: dict[str, _Expected[T]] = {}
+        self._expected: dict[str, tuple[T, float, float]] = {}
+        # ^ by signature: its key, when to look again, and when to give up, by the monotonic clock
 
     def __len__(self) -> int:
         return len(self._expected)
@@ -38,28 +31,27 @@ class LateRecords(Generic[T]):
     def expect(self, signature: str, key: T) -> None:
         """Expect the final record that an arm's worker says it has put."""
         now = time.monotonic()
-        self._expected[signature] = _Expected(key, now, now + RECORD_SEEN_WITHIN_S)
+        self._expected[signature] = key, now, now + RECORD_SEEN_WITHIN_S
 
     def take_seen(self) -> Iterator[tuple[T, ArmRecord | None]]:
         """Yield records that are seen by now, and None for those that are looked for no longer.
 
         Raises StoreError when one cannot be read; it is expected no longer.
         """
-        for signature, expected in list(self._expected.items()):
+        for signature, (key, look_at, give_up_at) in list(self._expected.items()):
             now = time.monotonic()
-            if now < expected.look_at:
+            if now < look_at:
                 continue
             del self._expected[signature]
             if self._runs.objects.is_local:
                 self._runs.objects.names(f"arms/{signature}")  # has NFS ask its server again
             record = self._runs.record(signature)
             if record is not None and record.is_final:
-                yield expected.key, record
-            elif now >= expected.give_up_at:
-                yield expected.key, None
+                yield key, record
+            elif now >= give_up_at:
+                yield key, None
             else:
-                expected.look_at = now + RECORD_LOOK_S
-                self._expected[signature] = expected
+                self._expected[signature] = key, now + RECORD_LOOK_S, give_up_at
 
 
 def never_seen(signature: str, root: str) -> str:

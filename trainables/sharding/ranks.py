@@ -69,6 +69,5 @@ class Company(Protocol):
     def why_gone(self, error: BaseException) -> str:
         """Failure of another process, where an error comes of its end; else empty.
 
-        Raises:
-            RankLost: it died without a word.
+        Raises RankLost where it died without a word.
         """

@@ -180,8 +180,7 @@ class Denoising(TaskOfUnits):
         shift draws is keyed alike, by (split, unit, shift, draw) and not by the severity: more is
         the same and more.
 
-        Raises:
-            UnknownName, InvalidValue: as ``perturbations.before_noise`` and ``after_noise``.
+        Raises UnknownName and InvalidValue as ``perturbations.before_noise`` and ``after_noise``.
         """
         gamma = self._config.train_gamma
 

@@ -79,13 +79,6 @@ class InstructionTuning(TextTask):
         losses_B, right_B = (x.sum(dim=-1) / counts_B for x in (by_token.losses, by_token.right))
         return losses_B.to(self.dtype), right_B.to(self.dtype)
 
-    def metric(self, mean_score: float) -> float:
-        """Token accuracy in [0, 1]; higher is better."""
-        return mean_score
-
-    def unchanged_losses(self, batch: Batch) -> None:
-        """A prompt is no answer."""
-
     def references(self, split: str = "dev") -> References:
         """The constant prediction on a split's units: it looks at no text, no gamma changes it."""
         logs_V, likeliest = np.log(self.frequencies), int(self.frequencies.argmax())

@@ -58,13 +58,6 @@ class TextClassification(TextTask):
         right_B = (prediction.argmax(dim=-1) == targets).to(prediction.dtype)
         return right_B.where(prediction.isfinite().all(dim=-1), torch.nan)
 
-    def metric(self, mean_score: float) -> float:
-        """Accuracy in [0, 1]; higher is better."""
-        return mean_score
-
-    def unchanged_losses(self, batch: Batch) -> None:
-        """A text is no label."""
-
     def references(self, split: str = "dev") -> References:
         """The constant prediction on a split's units: it looks at no text, no gamma changes it."""
         samples = self._unit_samples(split)

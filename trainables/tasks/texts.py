@@ -87,6 +87,13 @@ class TextTask(TaskOfUnits):
         """Tokenizer of the run's checkpoint."""
         return load_tokenizer(self._tokenizer_place, answers=self._config.facts.answers)
 
+    def metric(self, mean_score: float) -> float:
+        """Accuracy in [0, 1], of labels or of tokens; higher is better."""
+        return mean_score
+
+    def unchanged_losses(self, batch: Batch) -> None:
+        """No losses: a text is neither a label nor an answer."""
+
     # --- the noise --------------------------------------------------------------------------------
 
     def calibrate(self, embed: Embed) -> None:

@@ -39,8 +39,7 @@ class Damage:
 def whole_text(path: Path) -> str:
     """All text of a file, UTF-8.
 
-    Raises:
-        Damaged: it cannot be read, is blank, or holds other bytes.
+    Raises Damaged where it cannot be read, is blank, or holds other bytes.
     """
     try:
         content = path.read_bytes()
@@ -59,8 +58,7 @@ def lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
     Texts hold other characters that some libraries take for line ends (U+0085, U+2028).
 
-    Raises:
-        Damaged: the file cannot be read, or is a pointer to one.
+    Raises Damaged where the file cannot be read, or is a pointer to one.
     """
     try:
         with open(path, "rb") as stream:

@@ -42,9 +42,8 @@ def load_tokenizer(place: str, *, answers: bool = False) -> Tokenizer:
     With ``answers`` it is a decoder's, whose answers end with its end token; that one pads, too,
     where there is no padding token.
 
-    Raises:
-        BadData: there is none, its files are damaged, a package that reads them is missing, or it
-            has no padding token (of a decoder: no end token).
+    Raises BadData where there is none, its files are damaged, a package that reads them is missing,
+    or it has no padding token (of a decoder: no end token).
     """
     folder = tokenizer_folder(place)
     _require_sentencepiece(folder)

@@ -35,8 +35,7 @@ _EXPECTED = (
 def tokenizer_folder(place: str) -> Path:
     """The local folder of a tokenizer: given as a folder, an address, or by its model's name.
 
-    Raises:
-        BadData: there is none, or it holds no vocabulary.
+    Raises BadData where there is none, or it holds no vocabulary.
     """
     place = on_this_machine(place)
     try:
@@ -58,8 +57,7 @@ def tokenizer_folder(place: str) -> Path:
 def tokenizer_fingerprint(place: str) -> str:
     """16 hex digits: the hash of a tokenizer's files and of its model's kind; not of its place.
 
-    Raises:
-        BadData: as ``tokenizer_folder``, or a file cannot be read.
+    Raises BadData as ``tokenizer_folder``, and where a file cannot be read.
     """
     folder = tokenizer_folder(place)
     try:

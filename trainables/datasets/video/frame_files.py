@@ -35,9 +35,8 @@ def numbered_frames(
     that is ``flawed`` as published, counted from 1, is missing or cannot be decoded, the frame
     before it is there twice.
 
-    Raises:
-        BadData: there are none, or a number between the first and the last is missing or there
-            twice.
+    Raises BadData where there are none, or a number between the first and the last is missing or
+    there twice.
     """
     images = [p for p in folder.iterdir() if p.suffix.lower() in suffixes and p.name[0] != "."]
     numbered = sorted((_number(path), path) for path in images)
@@ -96,9 +95,8 @@ def _number(path: Path) -> int:
 def decode_frames(paths: list[Path], frame_size: int) -> Iterator[Pixels]:
     """Grey frames [S, S] scaled to ``frame_size``, in the order of ``paths``.
 
-    Raises:
-        BadData: a file is truncated, is no image, has more than 8 bits per channel or more than
-            ``LARGEST_FRAME`` pixels, or is of another size than the first.
+    Raises BadData where a file is truncated, is no image, has more than 8 bits per channel or more
+    than ``LARGEST_FRAME`` pixels, or is of another size than the first.
     """
     size = None
     for path in paths:

@@ -63,8 +63,7 @@ class Camera:
 def list_clips(data: DataConfig) -> RawVideo:
     """The clips of all three splits. ``data.folder`` has no meaning here.
 
-    Raises:
-        InvalidValue: frame_size is above VIEW, the photographs' own resolution.
+    Raises InvalidValue where frame_size is above VIEW, the photographs' own resolution.
     """
     if data.frame_size > VIEW:
         raise InvalidValue(
