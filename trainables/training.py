@@ -72,8 +72,7 @@ class Training:
         self.step = 0
         self.seconds = 0.0  # spent in steps, over all attempts
         self._ranks = ranks
-        # Copied while parameters are plain: sharding replaces them in place, and the optimiser must
-        # hold the new ones, so it is made last.
+        # Copied before, and the optimiser made after: sharding replaces parameters in place.
         self._averaged = copy.deepcopy(model) if config.weight_ema > 0 else model
         self.evaluated = ranks.copied(self._averaged)
         # ^ the network that reports, the final result and the kept weights are of
@@ -126,10 +125,7 @@ class Training:
                 self.evaluated.load_state_dict(self._full_state[part])
 
     def finish_step(self, step: int, seen_F: Tensor) -> None:
-        """Take primal step ``step``, from 0, with the gradients of the losses ``seen_F``.
-
-        The losses are over f_c, detached. Primal and dual update, and running means.
-        """
+        """Take primal and dual step ``step``, from 0, by the gradients of the losses ``seen_F``."""
         grad_norm = self._ranks.clipped(self.parameters, self.config.grad_clip)
         for group, lr in zip(self.optimizer.param_groups, self.lrs(step), strict=True):
             group["lr"] = lr
@@ -232,21 +228,18 @@ class Training:
         self._grad_norm_sum = torch.zeros_like(self._loss_sum)
         self._since_report = 0
         cut = iter(plain)
-        return scalars, {
-            name: list(itertools.islice(cut, len(parts))) for name, parts in series.items()
-        }
+        layers = {name: list(itertools.islice(cut, len(parts))) for name, parts in series.items()}
+        return scalars, layers
 
     def state_dict(self) -> dict[str, Any]:
         """All a resumed run needs to continue bit for bit; taken right after ``measured``."""
-        state = {
+        return {
             "step": self.step,
             "seconds": self.seconds,
             **(self._networks() if self._full_state is None else self._full_state),
             "weighting": self.weighting.state_dict(),
+            **({} if self._gaps_M is None else {"gaps": self._gaps_M}),
         }
-        if self._gaps_M is not None:
-            state["gaps"] = self._gaps_M
-        return state
 
     def _networks(self) -> dict[str, Any]:
         """State of networks and optimiser, which several processes keep in parts."""

@@ -182,6 +182,7 @@ def descent_ratios(losses: Floats) -> DescentRatios:
     ratios_LB[(losses[1:] == 0) & (losses[:-1] == 0)] = 1.0  # nothing was there, nothing came
     bins_LB = np.searchsorted(RATIO_EDGES, ratios_LB, side="right")
     return DescentRatios(
+        # "lower": between a ratio and infinity there is nothing to interpolate.
         quantiles=np.percentile(ratios_LB, QUANTILES, axis=1, method="lower").T,
         counts=np.array([np.bincount(bins, minlength=RATIO_BINS) for bins in bins_LB]),
         mean=ratios_LB.mean(axis=1),

@@ -49,7 +49,7 @@ class FusedTraining:
         started = time.perf_counter()
         first = self._first.step
         for training in self.trainings:
-            training.model.train()
+            training.model.train()  # evaluation left all of them in eval mode
         update = JointUpdate(self._parameters, [t.optimizer for t in self.trainings])
         weighting = JointWeighting(self._weightings, is_joint=self._weighs_jointly)
         sums_KS = torch.stack([training.sums for training in self.trainings])

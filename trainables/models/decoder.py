@@ -54,7 +54,7 @@ class Decoder(nn.Module):
         self.words: Tensor
         self.register_buffer("words", words_VH, persistent=False)
         if network.get_output_embeddings().weight is not table.weight:
-            network.set_input_embeddings(nn.Module())
+            network.set_input_embeddings(nn.Module())  # unless it is the head, nobody reads it
         self.network = network
         self.softcap = softcap
         self._before_norm: list[Tensor] = []

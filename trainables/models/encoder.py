@@ -38,6 +38,7 @@ class EncoderStates(nn.Module):
         """Take over the network, which needs no words of its own from here on."""
         super().__init__()
         self.has_types = (getattr(config, "type_vocab_size", None) or 0) > 1
+        # Words are a buffer of the classifier: a table here would be trained, and stored.
         blocks.set_input_embeddings(nn.Module())  # type: ignore[operator]  # of every PreTrainedModel
         self.blocks = blocks
 

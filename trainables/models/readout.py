@@ -42,6 +42,7 @@ class Readout(nn.Module):
         """[B, H] in the readout's own type: a mean in bfloat16 would lose its third digit."""
         if self.pooling == "cls":
             return state_BTH[:, 0].to(self.weight.dtype)
+        # Filled, not multiplied by 0: infinity times 0 is NaN.
         tokens_BTH = state_BTH.to(self.weight.dtype).masked_fill(~mask_BT.unsqueeze(-1), 0)
         return tokens_BTH.sum(1) / mask_BT.sum(1, keepdim=True)
 

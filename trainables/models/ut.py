@@ -62,6 +62,7 @@ class UTLayer(nn.Module):
         self.temperature = 1.0 if variant.sharpness is None else variant.sharpness / noise_energy
         dct = dct_matrix(patch_size)
         full = torch.kron(dct, dct)  # rows are the two-dimensional cosines
+        # Not stored with the weights: it follows from the patch size.
         self.register_buffer("dct", full if pixels <= LARGEST_FULL else dct, persistent=False)
         in_basis = torch.eye(pixels, dtype=torch.float64)  # the DCT itself, seen from the DCT basis
         self.projection = nn.Parameter(in_basis if variant.basis == "dct" else full.clone())

@@ -128,7 +128,7 @@ class StoredFiles:
             filesystem, path = self._place(name)
             filesystem.move(path, f"{path}.damaged")
         except OSError:
-            if self.exists(name):
+            if self.exists(name):  # else somebody else was first
                 raise
             return None
         return aside

@@ -113,6 +113,7 @@ class Gang(Ranks):
             if not isinstance(value, Tensor):
                 return value
             full = _full(value).detach()
+            # A clone: on a CPU .cpu() is the very tensor, which training goes on to change.
             return full.cpu().clone() if self.is_first else None
 
         gathered_state: dict[str, Any] = tree_map(gathered, state)

@@ -211,7 +211,7 @@ def _append(
             )
         stream.write(frame.data)
         pixels.update(frame.data)
-        wide = frame.astype(np.int64)
+        wide = frame.astype(np.int64)  # whole numbers: sums do not depend on their order
         length, pixel_sum = length + 1, pixel_sum + int(wide.sum())
         square_sum += int((wide * wide).sum())
     digest.update(json.dumps([split, clip.name, length, pixels.hexdigest()]).encode())
