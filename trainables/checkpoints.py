@@ -177,6 +177,14 @@ class Checkpoint:
                 f"{layers}."
             )
 
+    def check_positions(self, room: int, max_length: int) -> None:
+        """InvalidValue unless its ``room`` positions hold a text of ``max_length`` tokens."""
+        if max_length > room:
+            raise InvalidValue(
+                f"data.max_length must be at most {room}, the positions of checkpoint "
+                f"{self.name!r}, got {max_length}."
+            )
+
     def _base(self) -> nn.Module:
         """Not to be changed: all of this process share it."""
         if detect_fake_mode() is not None:

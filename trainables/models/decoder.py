@@ -150,7 +150,8 @@ def build(config: ArmConfig, task: WithVocabulary) -> Decoder:
     checkpoint = Checkpoint(str(model.checkpoint), NEEDS)
     described = checkpoint.config()
     checkpoint.check_depth(model.layers)
-    _check_length(described, config.data.max_length, checkpoint.name)
+    if isinstance(room := getattr(described, "max_position_embeddings", None), int):
+        checkpoint.check_positions(room, config.data.max_length)
     network = _network(checkpoint, described, scratch=model.variant == "scratch")
     tried = None if detect_fake_mode() is not None else _tried(network)
     norm = _final_norm(network)
@@ -234,12 +235,3 @@ def _check(
     ours_BTV = made(inputs)[-1].full()
     if not torch.allclose(ours_BTV, logits_BTV, rtol=_TOLERANCE, atol=_TOLERANCE):
         raise refused("its logits are more than its head on its normed last state")
-
-
-def _check_length(described: Any, max_length: int, checkpoint: str) -> None:
-    room = getattr(described, "max_position_embeddings", None)
-    if isinstance(room, int) and max_length > room:
-        raise InvalidValue(
-            f"data.max_length must be at most {room}, the positions of checkpoint "
-            f"{checkpoint!r}, got {max_length}."
-        )

@@ -84,7 +84,7 @@ def encoder(
     words_VE = opened.word_embeddings()
     states = EncoderStates(opened.network(), config)
     width = _checked_width(states, words_VE.shape[1], layers, opened, config)
-    _check_length(states.blocks, max_length, checkpoint)
+    _check_length(states.blocks, max_length, opened)
     return TextClassifier(words_VE, states, Readout(width, classes, pooling, seed=seed))
 
 
@@ -121,15 +121,10 @@ def _checked_width(
     return int(outputs[-1].shape[-1])
 
 
-def _check_length(blocks: nn.Module, max_length: int, checkpoint: str) -> None:
+def _check_length(blocks: nn.Module, max_length: int, checkpoint: Checkpoint) -> None:
     """InvalidValue where the network has a table of positions that is too short."""
     table = getattr(getattr(blocks, "embeddings", None), "position_embeddings", None)
     if not isinstance(table, nn.Embedding):
         return  # relative or rotary positions: no limit of its own
     before = 0 if table.padding_idx is None else table.padding_idx + 1  # RoBERTa counts from 2
-    room = table.num_embeddings - before
-    if max_length > room:
-        raise InvalidValue(
-            f"data.max_length must be at most {room}, the positions of checkpoint "
-            f"{checkpoint!r}, got {max_length}."
-        )
+    checkpoint.check_positions(table.num_embeddings - before, max_length)
