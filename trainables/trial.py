@@ -23,7 +23,8 @@ import ray
 from ray.tune import PlacementGroupFactory, Trainable
 
 from trainables.code_version import DISTRIBUTION, training_version
-from trainables.config.trial import configs_of
+from trainables.config.arm import ArmConfig
+from trainables.config.trial import TrialOrder
 from trainables.errors import BadData, GpuLost, GpuShareTooSmall, OtherCode, RankLost, StoreError
 from trainables.fetching.background import Background
 from trainables.fetching.remote_folders import is_address
@@ -70,12 +71,12 @@ class ArmResult:
 
 def resources_of(config: dict[str, Json]) -> PlacementGroupFactory:
     """Resources of one trial that Tune requests from Ray: all processes at once, or none."""
-    count, avoid = config["processes"], config["avoid"]
-    bundles = [json.loads(config["bundle"])] * count
-    if not avoid:
+    order = TrialOrder.from_tune(config)
+    bundles = [dict(order.bundle)] * order.processes
+    if not order.avoid:
         return PlacementGroupFactory(bundles)
-    elsewhere = {"ray.io/node-id": f"!in({avoid})"}
-    return PlacementGroupFactory(bundles, bundle_label_selector=[elsewhere] * count)
+    elsewhere = {"ray.io/node-id": f"!in({', '.join(order.avoid)})"}
+    return PlacementGroupFactory(bundles, bundle_label_selector=[elsewhere] * order.processes)
 
 
 def arms_of(result: dict[str, Json]) -> list[ArmResult]:
@@ -113,10 +114,10 @@ class ArmTrial(Trainable):
             return self._holding_lost_gpu()
         try:
             if self._group is None:
-                self._refuse_other_code()
-                if how_far := self._fetching():
+                order = _checked_order(self._trial_config)
+                if how_far := self._fetching(order.configs[0]):  # all of a group read the same
                     return {FETCHING: how_far, "done": False}
-                self._group = self._arm_group()
+                self._group = self._arm_group(order)
             _require_gpu()
             return _result(self._group.advance(), done=self._group.is_final)
         except RankLost as error:
@@ -154,9 +155,8 @@ class ArmTrial(Trainable):
         time.sleep(GPU_LOST_PAUSE_S)
         return _problem(self._gpu_lost, GPU_LOST) | {"done": False}
 
-    def _fetching(self) -> str:
+    def _fetching(self, config: ArmConfig) -> str:
         """Progress of data and weights that lie at addresses; empty: they are here."""
-        config = configs_of(self._trial_config)[0]  # they read the same
         if not is_address(config.data.folder) and not is_address(config.model.checkpoint):
             return ""
         if self._fetch is None:
@@ -165,62 +165,62 @@ class ArmTrial(Trainable):
             self._fetch = Background(lambda tell: fetch(config, tell))
         return self._fetch.event(FETCH_TOLD_S)
 
-    def _refuse_other_code(self) -> None:
-        """Raise OtherCode unless the code here is the driver's."""
-        given = self._trial_config
-        if given["code"] != training_version():
-            raise OtherCode(
-                f"{socket.gethostname()}, where an arm is to be trained, has other code "
-                f"({DISTRIBUTION} {training_version()}) than the sweep's driver ({given['code']}); "
-                "it would train to other numbers, so it trains nothing. Install the same on every "
-                "machine (`ray up` installs the laptop's checkout; `sweep doctor` names those that "
-                "differ), or leave the files alone while a sweep runs; then resume it."
-            )
-        for code, config in zip(json.loads(given["codes"]), configs_of(given), strict=False):
-            names = (config.task, config.model.name, config.data.name)
-            here = code_text(training_code(*names, as_loaded=True))
-            if here != code:
-                raise OtherCode(
-                    f"{socket.gethostname()}, where an arm is to be trained, has a plug-in's code "
-                    f"that is not the driver's (here {here}; there {code}); it would train to "
-                    "other numbers, so it trains nothing. Install the same on every machine, or "
-                    "leave its files alone while a sweep runs; then resume the sweep. Where they "
-                    "train alike all the same, resume it with --accept-code: tables mark pairs of "
-                    "two codes."
-                )
-
-    def _arm_group(self) -> ArmGroup:
+    def _arm_group(self, order: TrialOrder) -> ArmGroup:
         with _collecting_seldom():
             from trainables.arm_run import ArmRun  # torch: in the worker only, not in the driver
             from trainables.fused.group import ArmGroup
 
-        given = self._trial_config
-        objects = RetryingStore(given["root"], patience_s=given["patience_s"])
-        if given["landmark"] and not objects.exists(given["landmark"]):
+        objects = RetryingStore(order.root, patience_s=order.patience_s)
+        if order.landmark and not objects.exists(order.landmark):
             raise StoreError(
-                f"{given['landmark']} is not below {objects.root} on {socket.gethostname()}, where "
+                f"{order.landmark} is not below {objects.root} on {socket.gethostname()}, where "
                 "an arm is to be trained. Give a --storage that every machine of the cluster sees: "
                 "object storage, or a folder that all of them mount."
             )
-        store = ArmStore(objects, driver=given["driver"], sweep=given["sweep"])
-        bundle = json.loads(given["bundle"])
-        if given["processes"] > 1:
+        store = ArmStore(objects, driver=order.driver, sweep=order.sweep)
+        if order.processes > 1:
             from trainables.sharding.placed import PlacedCompany
 
             self._company = PlacedCompany(
-                given["processes"], bundle, given["root"], given["patience_s"]
+                order.processes, order.bundle, order.root, order.patience_s
             )
         runs = [
             ArmRun(
                 config,
                 store,
-                gpu_share=bundle.get("GPU", 1.0),
-                tolerance=given["tolerance"],
+                gpu_share=order.bundle.get("GPU", 1.0),
+                tolerance=order.tolerance,
                 company=self._company,
             )
-            for config in configs_of(given)
+            for config in order.configs
         ]
         return ArmGroup(runs)
+
+
+def _checked_order(config: dict[str, Json]) -> TrialOrder:
+    """The order to a trial; OtherCode unless the code here is the driver's."""
+    if config["code"] != training_version():
+        raise OtherCode(
+            f"{socket.gethostname()}, where an arm is to be trained, has other code "
+            f"({DISTRIBUTION} {training_version()}) than the sweep's driver ({config['code']}); "
+            "it would train to other numbers, so it trains nothing. Install the same on every "
+            "machine (`ray up` installs the laptop's checkout; `sweep doctor` names those that "
+            "differ), or leave the files alone while a sweep runs; then resume it."
+        )
+    order = TrialOrder.from_tune(config)
+    for code, run in zip(order.codes, order.configs, strict=False):
+        names = (run.task, run.model.name, run.data.name)
+        here = code_text(training_code(*names, as_loaded=True))
+        if here != code:
+            raise OtherCode(
+                f"{socket.gethostname()}, where an arm is to be trained, has a plug-in's code "
+                f"that is not the driver's (here {here}; there {code}); it would train to "
+                "other numbers, so it trains nothing. Install the same on every machine, or "
+                "leave its files alone while a sweep runs; then resume the sweep. Where they "
+                "train alike all the same, resume it with --accept-code: tables mark pairs of "
+                "two codes."
+            )
+    return order
 
 
 @contextmanager

@@ -36,7 +36,7 @@ from sweep.run.coordinator import Coordinator
 from sweep.study import advice
 from sweep.study.definition import definition_name
 from trainables import retries, trial
-from trainables.config.trial import trial_config
+from trainables.config.trial import TrialOrder
 from trainables.errors import InvalidValue
 from trainables.machine.cores import usable_cores
 from trainables.plain import Json
@@ -199,10 +199,10 @@ class _PlanSearcher(_WithoutState, Searcher):
         if assigned is None:
             over: Json = Searcher.FINISHED
             return over if self._coordinator.is_over else None
-        return trial_config(
-            [arm.config for arm in assigned.arms],
-            self._coordinator.objects.root,
-            retries.STORE_PATIENCE_S,
+        return TrialOrder(
+            configs=[arm.config for arm in assigned.arms],
+            root=self._coordinator.objects.root,
+            patience_s=retries.STORE_PATIENCE_S,
             driver=self._coordinator.runs.driver,
             sweep=self._coordinator.definition.name,
             landmark=definition_name(self._coordinator.definition.name),
@@ -211,7 +211,7 @@ class _PlanSearcher(_WithoutState, Searcher):
             tolerance=self._coordinator.definition.space.tolerance,
             avoid=_without(self._live.lost_gpus),
             codes=self._coordinator.codes.required_codes([arm.config for arm in assigned.arms]),
-        )
+        ).to_tune()
 
     def on_trial_result(self, trial_id: str, result: dict[str, Json]) -> None:
         """A report, but for the last one of a trial."""
@@ -327,7 +327,7 @@ class _Scheduler(_WithoutState, FIFOScheduler):
                 self._failures_told.pop(ended, None)
             if not _without(self._live.lost_gpus):
                 for one in live:  # it would wait for a machine that is no more: handed out again
-                    if one.status == Trial.PENDING and one.config["avoid"]:
+                    if one.status == Trial.PENDING and TrialOrder.from_tune(one.config).avoid:
                         _withdraw(tune_controller, one)
         waiting = {t.trial_id: t for t in live if t.status == Trial.PENDING}
         for trial_id, one in list(waiting.items()):

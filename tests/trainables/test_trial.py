@@ -20,7 +20,7 @@ from tests.support.drivers import ROOT, tiny
 from tests.support.training.trials import told, trial_of
 from trainables.code_version import code_version
 from trainables.config.arm import ArmConfig
-from trainables.config.trial import configs_of
+from trainables.config.trial import TrialOrder
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 from trainables.retries import ARM_STARTS
@@ -154,9 +154,10 @@ def test_a_worker_that_does_not_see_the_drivers_storage_trains_nothing(
     objects: ObjectStore, tmp_path: Path
 ) -> None:
     objects.put_json("sweeps/tiny/definition.json", {})
-    here = told(arm(), objects.root, landmark="sweeps/tiny/definition.json")
+    landmark = "sweeps/tiny/definition.json"
+    here = told(arm(), objects.root, landmark=landmark)
     assert ArmTrial(config=here).train()["step"] == 10
-    elsewhere = {**here, "root": str(tmp_path / "not_mounted")}
+    elsewhere = told(arm(), str(tmp_path / "not_mounted"), landmark=landmark)
     result = ArmTrial(config=elsewhere).train()
     assert (result[STORE_PROBLEM], result["done"]) == (True, True)
     assert "every machine of the cluster" in result[PROBLEM]
@@ -249,7 +250,7 @@ def test_tune_carries_plain_strings_and_no_state(objects: ObjectStore, tmp_path:
     config = told(arm(), objects.root, bundle={"CPU": 2.0, "GPU": 0.25})
     assert all(isinstance(value, str | int | float) for value in config.values())
     assert resources_of(config).bundles == [{"CPU": 2.0, "GPU": 0.25}]
-    assert configs_of(config) == [arm()]
+    assert TrialOrder.from_tune(config).configs == [arm()]
     several = told(arm(), objects.root, processes=3, avoid=["0" * 56])
     assert resources_of(several).bundles == [{"CPU": 1.0}] * 3  # all at once, or none
     trial = trial_of(objects, arm())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from trainables.config.arm import ArmConfig
-from trainables.config.trial import trial_config
+from trainables.config.trial import TrialOrder
 from trainables.records.objects import ObjectStore
 from trainables.trial import ArmTrial
 
@@ -16,6 +16,5 @@ def trial_of(objects: ObjectStore, config: ArmConfig) -> ArmTrial:
 
 def told(config: ArmConfig, root: str, *others: ArmConfig, **more: Any) -> dict[str, Any]:
     """What Tune carries for an arm, or a group of them, on one CPU."""
-    return trial_config(
-        [config, *others], root, **{"patience_s": 0, "bundle": {"CPU": 1.0}, **more}
-    )
+    given = {"patience_s": 0, "bundle": {"CPU": 1.0}, **more}
+    return TrialOrder(configs=[config, *others], root=root, **given).to_tune()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -29,6 +28,7 @@ from sweep.study.definition import Definition
 from tests.support.records import finished
 from tests.support.toy_sweeps import LOSSES, definition, started
 from tests.support.training.stand_ins import Clock, looks
+from trainables.config.trial import TrialOrder
 from trainables.records.arm_record import Report
 from trainables.records.objects import ObjectStore
 from trainables.trial import GPU_LOST, NODE, PROBLEM, ArmResult
@@ -379,17 +379,18 @@ def test_arms_are_kept_from_a_lost_gpu_while_another_machine_has_one(
     live = Work(objects, Capacity(1), tolerant).live
     searcher, controller = _PlanSearcher(live), Controller()
     scheduler = _Scheduler(live)
-    first = searcher.suggest("t0")
-    assert first is not None
-    assert first["avoid"] == ""
+    suggested = searcher.suggest("t0")
+    assert suggested is not None
+    first = TrialOrder.from_tune(suggested)
+    assert first.avoid == []
     code = live.coordinator.codes.current_code(live.coordinator.definition.space.base)
-    assert first["codes"] == json.dumps([code])  # a worker with another plug-in refuses
-    assert first["tolerance"] == 0.3  # as the worker's early signs keep to it
+    assert first.codes == [code]  # a worker with another plug-in refuses
+    assert first.tolerance == 0.3  # as the worker's early signs keep to it
     lost = {GPU_LOST: True, NODE: "a", PROBLEM: "CUDA does not start."}
     searcher.on_trial_complete("t0", lost)
     again = searcher.suggest("t1")
     assert again is not None
-    assert (again["runs"], again["avoid"]) == (first["runs"], "a")
+    assert TrialOrder.from_tune(again) == replace(first, avoid=["a"])
     controller.live = [waiting("t1", again)]
     assert scheduler.choose_trial_to_run(controller) is controller.live[0]
     nodes.pop()  # what it waits for will not come
@@ -399,7 +400,7 @@ def test_arms_are_kept_from_a_lost_gpu_while_another_machine_has_one(
     searcher.on_trial_complete("t1")
     last = searcher.suggest("t2")
     assert last is not None
-    assert (last["runs"], last["avoid"]) == (first["runs"], "")
+    assert TrialOrder.from_tune(last) == first
     assert not live.coordinator.problems
 
 
@@ -424,7 +425,7 @@ def test_a_trial_that_holds_a_lost_gpu_ends_where_arms_can_go_to_another_machine
     work.finish("t1")
     again = searcher.suggest("t2")
     assert again is not None
-    assert (work.arms("t2"), again["avoid"]) == ([arm], "")
+    assert (work.arms("t2"), TrialOrder.from_tune(again).avoid) == ([arm], [])
     work.coordinator.stop("`sweep stop toy`")
     assert ends("t0", lost)
 
