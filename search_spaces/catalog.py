@@ -22,9 +22,6 @@ from types import ModuleType
 from typing import cast
 
 import search_spaces
-from search_spaces.effects.descent import half_of as half_of
-from search_spaces.effects.descent import highest_alpha as highest_alpha
-from search_spaces.effects.descent import twice as twice
 from search_spaces.paper.rows import setting as setting
 from search_spaces.paper.rows import video_settings as video_settings
 from search_spaces.settings import require_short_names

@@ -13,10 +13,11 @@ import torch
 from trainables.build import fingerprinted_data, parameter_dtype
 from trainables.config.arm import ArmConfig
 from trainables.config.test_conditions import family_of, gamma_key
+from trainables.datasets.by_split import SPLITS
 from trainables.errors import BadData
 from trainables.evaluation.measuring import units_of
 from trainables.layer_losses import layer_outcomes
-from trainables.tasks.base import SPLITS, Batch, Tokens
+from trainables.tasks.base import Batch, Tokens
 from trainables_testing.models import a_pair_of_arms_runs
 from trainables_testing.promises import BrokenContract, check, in_both_types, require_kept
 from trainables_testing.tiny_runs import equal, global_seed, model_of, task_of

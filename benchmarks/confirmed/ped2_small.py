@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from search_spaces import ped2_ut
-from search_spaces.catalog import half_of, setting
+from search_spaces.catalog import setting
+from search_spaces.effects.descent import half_of
 from search_spaces.space import LogDecay, LogUniform, Range, Uniform
 
 DUST = {

@@ -16,10 +16,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from trainables.datasets.by_split import SPLITS
 from trainables.errors import InvalidValue, UnknownName
 from trainables.layer_losses import layer_outcomes
 from trainables.probes import Split
-from trainables.tasks.base import SPLITS, Batch, Task
+from trainables.tasks.base import Batch, Task
 
 Floats = NDArray[np.float64]
 

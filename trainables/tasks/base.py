@@ -22,7 +22,6 @@ import torch
 from torch import Tensor
 
 from trainables.config.arm import ArmConfig
-from trainables.datasets.by_split import SPLITS as SPLITS
 from trainables.primal_dual.constraints import Scales
 
 Embed = Callable[[Tensor], Tensor]  # token ids [B, T] -> clean word embeddings [B, T, H]

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from trainables.config.arm import ArmConfig
-from trainables.datasets.by_split import SPLITS as SPLITS
 from trainables.datasets.by_split import split_named
 from trainables.errors import InvalidValue
 from trainables.random_keys import keyed_generator
