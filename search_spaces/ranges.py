@@ -44,6 +44,11 @@ class _Interval:
                 f"got [{self.low!r}, {self.high!r}]."
             )
 
+    def to_json(self) -> dict[str, Json]:
+        """Plain values that ``range_from_json`` turns back into an equal range."""
+        (kind,) = (name for name, cls in _KINDS.items() if type(self) is cls)
+        return {kind: [self.low, self.high]}
+
 
 class Uniform(_Interval):
     """A number between ``low`` and ``high``, all equally likely."""
@@ -90,6 +95,10 @@ class Choice:
             raise InvalidValue(
                 f"a choice must have at least two different values, got {list(self.values)!r}."
             )
+
+    def to_json(self) -> dict[str, Json]:
+        """Plain values that ``range_from_json`` turns back into an equal choice."""
+        return {"choice": list(self.values)}
 
 
 Range = Uniform | LogUniform | LogDecay | LogReach | Choice
@@ -149,16 +158,8 @@ def at_fraction(values: Range, share: float) -> Json:
     return into(values, math.exp(low + share * (high - low)))  # exp may round past an end
 
 
-def range_to_json(values: Range) -> dict[str, Json]:
-    """Plain values that ``range_from_json`` turns back into an equal range."""
-    if isinstance(values, Choice):
-        return {"choice": list(values.values)}
-    (kind,) = (name for name, cls in _KINDS.items() if type(values) is cls)
-    return {kind: [values.low, values.high]}
-
-
 def range_from_json(name: str, plain: Json) -> Range:
-    """The range that ``range_to_json`` wrote; ``name`` is the field's, for the message."""
+    """The range that ``to_json`` wrote; ``name`` is the field's, for the message."""
     if isinstance(plain, dict) and len(plain) == 1:
         (kind, ends), *_ = plain.items()
         if kind == "choice" and isinstance(ends, list):

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, cast
 
-from search_spaces.ranges import Range, is_finite, is_whole, range_from_json, range_to_json
+from search_spaces.ranges import Range, is_finite, is_whole, range_from_json
 from trainables.config.arm import ArmConfig, field_of
 from trainables.config.fields import NamedFields, Untyped, check_ruled
 from trainables.errors import InvalidValue, require
-from trainables.plain import Json
+from trainables.plain import Json, Plain
 
 Points = Mapping[str, Mapping[str, Json]]  # name -> values of fields of ArmConfig, in their order
 
@@ -37,7 +36,7 @@ _IS_SHARE = Untyped(
 
 
 @dataclass(frozen=True)
-class Setting(NamedFields):
+class Setting(NamedFields, Plain):
     """One comparison of a results table: what it changes in the space's base run."""
 
     name: str
@@ -59,14 +58,9 @@ class Setting(NamedFields):
 
     def to_json(self) -> dict[str, Json]:
         """Plain values that ``from_json`` turns back into an equal setting."""
-        plain = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         # a list, since JSON objects are stored with their names sorted
         points = [{"name": name, "fields": dict(point)} for name, point in self.points.items()]
-        return plain | {
-            "fields": dict(self.fields),
-            "ranges": ranges_to_json(self.ranges),
-            "points": points,
-        }
+        return super().to_json() | {"points": points}
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Json]) -> Setting:
@@ -120,7 +114,7 @@ def ranges_from_json(plain: Mapping[str, Json]) -> dict[str, Range]:
 
 def ranges_to_json(ranges: Mapping[str, Range]) -> dict[str, Json]:
     """Plain values that ``ranges_from_json`` turns back into equal ranges."""
-    return {name: range_to_json(values) for name, values in ranges.items()}
+    return {name: values.to_json() for name, values in ranges.items()}
 
 
 def require_own(name: str, where: str) -> None:

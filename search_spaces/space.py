@@ -6,7 +6,6 @@ after an hour on a GPU. Nothing here imports torch, Ray, Optuna or MLflow.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import json
 import re
@@ -27,7 +26,6 @@ from search_spaces.ranges import ends_of, into, is_finite, is_whole
 from search_spaces.settings import (
     IS_MAPPING,
     ranges_from_json,
-    ranges_to_json,
     require_constraint_alone,
     require_kinds,
     require_metric,
@@ -42,7 +40,7 @@ from trainables.config.constraint import TOLERANCE
 from trainables.config.fields import NamedFields, Untyped, at_least, check_ruled
 from trainables.config.renamed import renamed
 from trainables.errors import InvalidValue, UnknownName, require
-from trainables.plain import Json
+from trainables.plain import Json, Plain
 
 Sampler = Literal["tpe", "random", "quasi_random", "gp"]
 SAMPLERS: tuple[Sampler, ...] = ("tpe", "random", "quasi_random", "gp")
@@ -87,7 +85,7 @@ _IS_PATIENCE = Untyped(lambda value: is_finite(value) and value > 0, "a positive
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchSpace(NamedFields):
+class SearchSpace(NamedFields, Plain):
     """A base run, its settings, the ranges, and how much of them to try."""
 
     name: Annotated[str, _IS_TEXT]
@@ -357,17 +355,6 @@ class SearchSpace(NamedFields):
                     f"of them; --only keeps some, a space file has its own.{other}"
                 )
         return replace(self, base=self.base.with_fields(values))
-
-    def to_json(self) -> dict[str, Json]:
-        """Plain values that ``from_json`` turns back into an equal space."""
-        plain = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        return plain | {
-            "base": self.base.to_json(),
-            "settings": [setting.to_json() for setting in self.settings],
-            "ranges": ranges_to_json(self.ranges),
-            "search_seeds": list(self.search_seeds),
-            "selected_seeds": list(self.selected_seeds),
-        }
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Json]) -> SearchSpace:

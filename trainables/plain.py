@@ -20,8 +20,11 @@ class Plain:
 
     def to_json(self) -> dict[str, Json]:
         """Plain values, from which ``from_json`` makes an equal object."""
-        values = ((f, getattr(self, f.name)) for f in fields(self))  # type: ignore[arg-type]
-        return {f.name: _plain(v) for f, v in values if "later" not in f.metadata or v != f.default}
+        return {
+            f.name: plain_of(getattr(self, f.name))
+            for f in fields(self)  # type: ignore[arg-type]
+            if f.metadata != LATER or getattr(self, f.name) != f.default
+        }
 
     def keywords(self) -> dict[str, Any]:
         """Fields by name, for the constructor of a class that has more."""
@@ -62,23 +65,32 @@ def _reader(kind: Any) -> Callable[[Json], Json]:
     origin, args = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):  # one kind, or None
         return _reader(args[0])
-    if origin is Mapping:
-        value = _reader(args[1])
-        return lambda plain: plain if plain is None else {k: value(v) for k, v in plain.items()}
-    if origin in (Sequence, tuple):
-        item, of_kind = _reader(args[0]), tuple if origin is tuple else list
-        return lambda plain: plain if plain is None else of_kind(map(item, plain))
     if hasattr(kind, "from_json"):
         return lambda plain: plain if plain is None else kind.from_json(plain)
-    return lambda plain: plain
+    inner = _reader(args[-1 if origin is Mapping else 0]) if origin in _HOLDERS else _as_it_is
+    if origin is tuple:
+        return lambda plain: plain if plain is None else tuple(map(inner, plain))
+    if inner is _as_it_is:  # as JSON has it, however many numbers are in it
+        return inner
+    if origin is Mapping:
+        return lambda plain: plain if plain is None else {k: inner(v) for k, v in plain.items()}
+    return lambda plain: plain if plain is None else list(map(inner, plain))
 
 
-def _plain(value: Json) -> Json:
+_HOLDERS = (Mapping, Sequence, list, tuple)
+
+
+def _as_it_is(plain: Json) -> Json:
+    return plain
+
+
+def plain_of(value: Json) -> Json:
+    """The value with mappings, lists and objects that have ``to_json`` as JSON has them."""
     if hasattr(value, "to_json"):
         return value.to_json()
     if isinstance(value, Mapping):
-        return {key: _plain(v) for key, v in value.items()}
-    return [_plain(v) for v in value] if isinstance(value, (list, tuple)) else value
+        return {key: plain_of(v) for key, v in value.items()}
+    return [plain_of(v) for v in value] if isinstance(value, (list, tuple)) else value
 
 
 def with_names(plain: Json, names: Mapping[str, str]) -> Json:

@@ -26,7 +26,6 @@ from search_spaces.ranges import (
     LogUniform,
     Range,
     at_fraction,
-    range_to_json,
     resilience_of,
 )
 from sweep.cli.options import parse_values
@@ -155,7 +154,7 @@ def main() -> None:
         "space": options.space,
         "setting": options.setting,
         "base": anywhere.to_json(),
-        "ranges": {name: range_to_json(values) for name, values in ranges.items()},
+        "ranges": {name: values.to_json() for name, values in ranges.items()},
         "dual_steps": dual_steps,
         "tolerance": space.tolerance,
         "unconstrained": {

@@ -157,8 +157,8 @@ class ProposalOutcome(StoredPlain):
     def to_json(self) -> dict[str, Json]:
         """Plain values; NaN becomes null, an infinity a word: a layer may miss without bound."""
         values = {name: v for name, v in super().to_json().items() if name != "number"}
-        plain: dict[str, Json] = with_leaves(values, float, _number_or_word)
-        return plain | {"judging_version": JUDGING_VERSION}
+        plain = with_leaves(values, float, _number_or_word)
+        return {**plain, "judging_version": JUDGING_VERSION}
 
     @classmethod
     def from_stored(cls, number: int, plain: Mapping[str, Json]) -> ProposalOutcome | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from benchmarks.landscape.landscape import Landscape
 from search_spaces.quickstart import SPACE
-from search_spaces.ranges import LogUniform, Uniform, at_fraction, range_to_json
+from search_spaces.ranges import LogUniform, Uniform, at_fraction
 from trainables.plain import Json
 
 RANGES = {"constraint.alpha": Uniform(0.05, 0.25), "constraint.dual_lr": LogUniform(1e-4, 1e-2)}
@@ -59,7 +59,7 @@ def landscape_of(
             "space": "quickstart",
             "setting": setting.name,
             "base": SPACE.run(setting, {}, seed=0).with_fields({"steps": STEPS}).to_json(),
-            "ranges": {name: range_to_json(values) for name, values in RANGES.items()},
+            "ranges": {name: values.to_json() for name, values in RANGES.items()},
             "tolerance": 0.1,
             "unconstrained": {"objective": 0.0},
             "arms": arms,

@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar, cast
 
 from trainables.config.renamed import RENAMED, renamed
 from trainables.errors import InvalidValue, RemovedOption, UnknownName, require
-from trainables.plain import Json
+from trainables.plain import Json, Plain, plain_of
 
 Check = Callable[[str, object], object]  # of a field's name and value; the value to keep
 
@@ -71,7 +71,7 @@ class NamedFields:
         return super().__new__(cls)
 
 
-class Section(NamedFields):
+class Section(NamedFields, Plain):
     """JSON round trip and validation shared by the config dataclasses."""
 
     def __post_init__(self) -> None:
@@ -85,11 +85,7 @@ class Section(NamedFields):
 
     def require(self, ok: bool, name: str, allowed: str, advice: str = "") -> None:
         """Raise InvalidValue for the field called ``name`` unless ``ok``."""
-        require(ok, name, _plain(getattr(self, name)), allowed, advice)
-
-    def to_json(self) -> dict[str, Json]:
-        """Plain values that ``from_json`` turns back into an equal object."""
-        return {name: _plain(getattr(self, name)) for name in _hints(type(self))}  # type: ignore[arg-type]
+        require(ok, name, plain_of(getattr(self, name)), allowed, advice)
 
     def changed(self) -> dict[str, Json]:
         """``to_json`` of the fields that are not at their defaults.
@@ -104,7 +100,7 @@ class Section(NamedFields):
                 if inner or f.default is None:
                     values[f.name] = inner
             elif value != f.default:
-                values[f.name] = _plain(value)
+                values[f.name] = plain_of(value)
         return values
 
     @classmethod
@@ -132,12 +128,6 @@ def _hints(section: type) -> dict[str, Any]:
 def _checks(section: type) -> dict[str, Check]:
     """The check of every field of a section, in their order; read off the annotations once."""
     return {name: _check_of(hint) for name, hint in _hints(section).items()}
-
-
-def _plain(value: Json) -> Json:
-    if isinstance(value, Section):
-        return value.to_json()
-    return [_plain(v) for v in value] if isinstance(value, tuple) else value
 
 
 def _check_of(hint: Any) -> Check:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from trainables.config.arm import ConstraintConfig
 from trainables.config.constraint import TOLERANCE
+from trainables.plain import StoredPlain
 
 Array = Any  # a NumPy array or a torch tensor, of one arm or [K, ...] of K: what both have is used
 Floats = NDArray[np.float64]
@@ -32,7 +33,7 @@ SMALLEST_LOSS = 1e-12
 
 
 @dataclass(frozen=True)
-class Scales:
+class Scales(StoredPlain):
     """Two losses of the train split that need no training, in the task's own unit."""
 
     constant_loss: float  # f_c: the best constant prediction

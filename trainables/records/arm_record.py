@@ -7,16 +7,14 @@ twice adds nothing.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Self
 
 from trainables.config.arm import ArmConfig
-from trainables.plain import Json, with_leaves
-from trainables.primal_dual.constraints import Scales
-from trainables.records.evaluation import Answer, Evaluation
+from trainables.plain import Json, StoredPlain, with_leaves
+from trainables.records.evaluation import Evaluation
 
 # How the training of one arm ended.
 Status = Literal["running", "finished", "diverged", "stopped", "failed"]
@@ -103,7 +101,7 @@ def first_layer(n_losses: int, n_constraints: int) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
+class Report(StoredPlain):
     """One point of an arm's history. Written with a checkpoint of the same step."""
 
     step: int  # primal steps done
@@ -120,7 +118,7 @@ class Report:
 
 
 @dataclass(kw_only=True)
-class ArmRecord:
+class ArmRecord(StoredPlain):
     """Everything known about one arm; ``evaluation`` is there exactly when it is 'finished'."""
 
     signature: str
@@ -182,38 +180,24 @@ class ArmRecord:
 
     def to_json(self) -> dict[str, Json]:
         """Plain values; non-finite numbers become 'nan', 'inf', '-inf' (JSON has none)."""
-        plain = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        plain["config"] = self.config.to_json()
-        plain["reports"] = [dataclasses.asdict(r) for r in self.reports]
-        plain["evaluation"] = (
-            None if self.evaluation is None else dataclasses.asdict(self.evaluation)
-        )
-        finite: dict[str, Json] = with_leaves(
-            plain, float, lambda number: number if math.isfinite(number) else str(number)
-        )
-        return finite
+        plain = super().to_json()
+        return dict(with_leaves(plain, float, lambda n: n if math.isfinite(n) else str(n)))
 
     @classmethod
-    def from_json(cls, plain: dict[str, Json]) -> ArmRecord:
+    def from_json(cls, plain: Mapping[str, Json]) -> Self:
         """The record that ``to_json`` wrote."""
         values = with_leaves(plain, str, lambda text: _NON_FINITE.get(text, text))
         for name in ("config", "reason", "warnings", "environment"):  # words, whatever they say
             if name in plain:
                 values[name] = plain[name]
-        values["config"] = ArmConfig.from_json(values["config"])
-        values["reports"] = [Report(**r) for r in values["reports"]]
-        if values["evaluation"] is not None:
-            measured = values["evaluation"]
-            scales = Scales(**measured.pop("scales"))
+        if (measured := values["evaluation"]) is not None:
             if "descent_share" in measured:  # its first name
                 measured["descent_fraction"] = measured.pop("descent_share")
             words = plain["evaluation"]
             for name in ("answers", "dev_units", "train_units"):
                 if name in words:
                     measured[name] = words[name]
-            answers = [Answer(**answer) for answer in measured.pop("answers", ())]
-            values["evaluation"] = Evaluation(scales=scales, answers=answers, **measured)
-        return cls(**values)
+        return super().from_json(values)
 
 
 def code_text(code: Mapping[str, str]) -> str:

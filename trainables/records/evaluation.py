@@ -6,6 +6,7 @@ import itertools
 import math
 from dataclasses import dataclass, field
 
+from trainables.plain import StoredPlain
 from trainables.primal_dual.constraints import Scales
 
 # Of the per-sample descent ratios f_l / f_{l-1}: bins so many to 1, from 0 to 2, and from 2 up.
@@ -16,7 +17,7 @@ RATIO_BINS = 2 * RATIO_BINS_TO_1 + 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class Answer(StoredPlain):
     """Answer of a network to one prompt, its own tokens disturbed as well."""
 
     prompt: str
@@ -26,7 +27,7 @@ class Answer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluation:
+class Evaluation(StoredPlain):
     """The final measurement of one arm, on held-out data; losses in the task's own unit.
 
     Losses are kept per held-out unit (a window of T frames with all its patches; a review; a
