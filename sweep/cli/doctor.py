@@ -10,13 +10,7 @@ import click
 from rich.markup import escape
 
 from search_spaces.space import SearchSpace
-from sweep.cli.options import (
-    complete_spaces,
-    console,
-    given_storage,
-    json_option,
-    print_json,
-)
+from sweep.cli.options import complete_spaces, console, given_storage, json_option, print_json
 from sweep.cli.sweep_options import Place, SpaceOptions, collected
 from sweep.doctor.check import Check
 from sweep.doctor.scope import Requirement, Scope, list_requirements

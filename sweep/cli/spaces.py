@@ -16,12 +16,7 @@ from search_spaces.paper import video as paper_video
 from search_spaces.paper.departures import departures
 from search_spaces.paper.published import PROTOCOL
 from search_spaces.space import Choice, LogDecay, LogReach, Range, SearchSpace, Setting
-from sweep.cli.options import (
-    complete_spaces,
-    console,
-    json_option,
-    print_json,
-)
+from sweep.cli.options import complete_spaces, console, json_option, print_json
 from sweep.cli.sweep_options import SpaceOptions, collected
 from sweep.glossary import model_text
 from sweep.render.table import NOTHING

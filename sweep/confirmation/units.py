@@ -17,11 +17,7 @@ from sweep.confirmation.measures import Outcome, measures_of
 from sweep.confirmation.plan import CONSTRAINED, Measure
 from sweep.confirmation.summary import OverUnits, UnitCounts, Variance
 from sweep.statistics.paired import Floats
-from sweep.statistics.two_sources import (
-    crossed_bootstrap,
-    group_parts,
-    variance_components,
-)
+from sweep.statistics.two_sources import crossed_bootstrap, group_parts, variance_components
 from trainables.config.test_conditions import gamma_key, unseen_gammas
 from trainables.primal_dual.certificate import clusters_of
 from trainables.records.arms import ArmStore

@@ -13,13 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from sweep.study.advice import command
-from sweep.tracking.address import (
-    ENVIRONMENT,
-    TrackingError,
-    shown,
-    sqlite_path,
-    trouble,
-)
+from sweep.tracking.address import ENVIRONMENT, TrackingError, shown, sqlite_path, trouble
 from sweep.tracking.database import create_database, refuse_other_schema
 from trainables.machine.atomic_files import remove_temporary_files
 

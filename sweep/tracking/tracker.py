@@ -22,13 +22,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sweep.study.advice import counted
-from sweep.tracking.address import (
-    TrackingError,
-    is_server,
-    shown,
-    sqlite_path,
-    trouble,
-)
+from sweep.tracking.address import TrackingError, is_server, shown, sqlite_path, trouble
 from sweep.tracking.client import create_experiment, find_experiment, foreign_errors, make_client
 from sweep.tracking.marks import run_name
 from sweep.tracking.rows import (

@@ -23,11 +23,7 @@ def print_replications_plan(
 ) -> None:
     """Print what would be trained and tested, with which power and at what price.
 
-    Args:
-        plan: of the replications.
-        arms: numbers of one replication, by their purpose.
-        hours: that all would take here; None: not known.
-        unit: of the score.
+    ``arms`` are those of one replication, by their purpose; ``hours`` would all take here.
     """
     out, design = console(), plan.design
     out.print(Paragraph(f"{plan.name}: {plan.count} replications of {plan.search}", style="bold"))
