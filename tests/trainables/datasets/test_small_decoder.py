@@ -61,3 +61,6 @@ def test_its_command_reads_the_training_split(
     assert "holds a decoder of 4 layers, 32 wide" in capsys.readouterr().out
     assert main([*words[:1], "--data", str(tmp_path / "none")]) == 2
     assert "none" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main([*words, "--dev-share", "0.2"])
+    assert "--dev-share is called --dev-fraction now." in capsys.readouterr().err

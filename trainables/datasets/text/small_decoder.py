@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trainables.config.arm import DataConfig
+from trainables.config.renamed import RENAMED
 from trainables.errors import SweepError, require
 
 END = "<|end|>"  # of an answer; it pads, too
@@ -117,6 +118,14 @@ def pretrain(folder: Path, texts: Sequence[str], *, epochs: int, seed: int = 0) 
     return epoch_losses
 
 
+class _Renamed(argparse.Action):
+    """An option by an earlier name, refused with its present one."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        name = RENAMED[self.dest].replace("_", "-")
+        parser.error(f"{self.option_strings[0]} is called --{name} now.")
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Read the data and write the folder; returns the exit code."""
     from trainables.datasets.text.load import load_text
@@ -133,6 +142,7 @@ def main(arguments: list[str] | None = None) -> int:
     # as the space has them, or what was trained on here is held out there
     parser.add_argument("--template", default="plain", help="data.template of the runs (plain)")
     parser.add_argument("--dev-fraction", type=float, default=0.1, help="data.dev_fraction (0.1)")
+    parser.add_argument("--dev-share", action=_Renamed, help=argparse.SUPPRESS)
     parser.add_argument("--epochs", type=int, default=0, help="of training (default: none)")
     given = parser.parse_args(arguments)
     try:
