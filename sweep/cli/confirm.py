@@ -27,9 +27,9 @@ from sweep.cli.options import (
     renamed_option,
 )
 from sweep.cli.replications import Replications, confirm_replications, refuse_beside_replications
-from sweep.cli.running import print_done
 from sweep.cli.spaces import estimated, print_cost
 from sweep.cli.sweep_options import Place, SweepOptions, collected
+from sweep.cli.text.done import print_done
 from sweep.cluster import ask
 from sweep.cluster.submission import Submission
 from sweep.confirmation.chosen import (

@@ -10,9 +10,9 @@ from functools import partial
 
 from sweep.api import training
 from sweep.cli.options import named_here, print_json
-from sweep.cli.running import print_done
 from sweep.cli.spaces import estimated
 from sweep.cli.sweep_options import Place
+from sweep.cli.text.done import print_done
 from sweep.confirmation.chosen import (
     Wanted,
     confirmation_name,
@@ -254,15 +254,8 @@ def _show_plan(search: Definition, plan: ReplicationsPlan, *, as_json: bool) -> 
     """Print the plan before anything is trained: tests, power and cost."""
     arms, hours = arms_of_a_replication(search, plan), _hours(search, plan)
     if as_json:
-        print_json(
-            {
-                **plan.to_json(),
-                "digest": plan.digest,
-                "arms_of_a_replication": arms,
-                "arms": plan.count * sum(arms.values()),
-                "hours": hours,
-            }
-        )
+        counts = {"arms_of_a_replication": arms, "arms": plan.count * sum(arms.values())}
+        print_json({**plan.to_json(), "digest": plan.digest, **counts, "hours": hours})
         return
     from sweep.cli.text.replications import print_replications_plan  # scipy
 

@@ -15,7 +15,6 @@ from sweep.cli.cluster import notify_option, refuse_relative, send
 from sweep.cli.options import (
     accept_code_option,
     complete_cells,
-    console,
     given_storage,
     json_option,
     name_argument,
@@ -26,14 +25,11 @@ from sweep.cli.options import (
     tell_that_it_is_here,
 )
 from sweep.cli.sweep_options import Place, SweepOptions, SweepRequest, collected
-from sweep.cli.text.best import print_answer, print_best
+from sweep.cli.text.done import print_done
 from sweep.cluster import ask
 from sweep.cluster.submission import NOT_YET, Submission
 from sweep.executors.executor import Executor
-from sweep.results.best import best_summaries
-from sweep.results.findings import answer
 from sweep.results.reproduction import Reproduction
-from sweep.results.sweep_view import SweepView
 from sweep.run.budget import Budget
 from sweep.run.forget_failed import refuse_other_code
 from sweep.run.signals import request_stop
@@ -59,9 +55,6 @@ from sweep.study.requirements import (
     with_folder,
 )
 from trainables.errors import Misuse
-from trainables.records.objects import ObjectStore
-
-SHOWN_SETTINGS = 8  # more are left to `sweep best`
 
 
 @click.command()
@@ -281,28 +274,3 @@ def stop(name: str, place: Place) -> None:
         f"`{advice.command('status', name, storage=objects.root)}` shows when, "
         f"`{advice.resume(name, objects.root)}` continues."
     )
-
-
-# --- training -------------------------------------------------------------------------------------
-
-
-def print_done(objects: ObjectStore, view: SweepView, line: str) -> None:
-    """Print the results of a sweep that is done or has reached its budget."""
-    console().print(f"\n{line}\n")
-    if view.definition.space.phase == "confirmation":
-        from sweep.cli.text.confirmed import print_confirmed, print_outcome
-        from sweep.confirmation.stages import summarize_stored
-
-        shown = summarize_stored(objects, view.definition)
-        print_confirmed(shown)
-        click.echo()
-        print_outcome(shown)
-        return
-    entries = best_summaries(view, {})
-    if len(entries) <= SHOWN_SETTINGS:
-        print_best(entries)
-        click.echo()
-        print_answer(entries)
-    else:
-        show = advice.command("best", view.definition.name, storage=objects.root)
-        click.echo(f"{answer(entries)} `{show}` shows them.")

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from sweep.cli.options import (
-    console,
     given_storage,
     name_argument,
     newest_argument,
@@ -27,15 +25,11 @@ from sweep.cli.reading import name_or_newest, run_ids
 from sweep.cli.sweep_options import Place, collected
 from sweep.cli.upkeep import ON_HEAD
 from sweep.cluster import ask
-from sweep.render.terminal import table
 from sweep.study.advice import note
 from sweep.study.lock import driver_of
 from sweep.study.opening import find_sweep, open_store
 from trainables.errors import InvalidValue, Misuse
 from trainables.records.arms import ArmStore
-
-if TYPE_CHECKING:
-    from sweep.report.win_rates import PairRate
 
 WIN_RATES = "win_rates.csv"
 ALPACA_EVAL = 805  # instructions of its set
@@ -49,17 +43,13 @@ ALPACA_EVAL = 805  # instructions of its set
     "holds more.",
 )  # fmt: skip
 @click.option(
-    "--all",
-    "everything",
-    is_flag=True,
+    "--all", "everything", is_flag=True,
     help="Also write, for settings without a winner, their closest pair.",
-)
+)  # fmt: skip
 @click.option(
-    "--published",
-    "beside_paper",
-    is_flag=True,
+    "--published", "beside_paper", is_flag=True,
     help="Add the paper's published numbers to the tables in its layout.",
-)
+)  # fmt: skip
 @click.option("--replace", is_flag=True, help="Replace an earlier export even if it holds more.")
 @collected(place=Place)
 def export_(
@@ -229,6 +219,7 @@ def answers_(
     AlpacaEval's model outputs; with --judge also win_rates.csv. Run it again to continue: answers
     and judgements that exist are kept.
     """
+    from sweep.cli.text.answers import print_rates
     from sweep.report import answers as written
     from sweep.report.win_rates import Judge, PairRate, write_rates
 
@@ -276,40 +267,12 @@ def answers_(
             lengths = [statistics.fmean(len(one.output) for one in rows) for rows in answers]
             rates.append(
                 PairRate(
-                    **asdict(rate),
-                    setting=setting,
-                    seed=pair.constrained.config.seed,
-                    gamma=gamma,
-                    judge=judging.name,
-                    prompts=prompts,
-                    longest=longest,
-                    n_prompts=len(answers[0]),
-                    constrained_characters=lengths[0],
-                    unconstrained_characters=lengths[1],
+                    **asdict(rate), setting=setting, seed=pair.constrained.config.seed, gamma=gamma,
+                    judge=judging.name, prompts=prompts, longest=longest, n_prompts=len(answers[0]),
+                    constrained_characters=lengths[0], unconstrained_characters=lengths[1],
                 )
-            )
+            )  # fmt: skip
             write_rates(folder / WIN_RATES, rates)
     if rates:
-        _print_rates(rates)
+        print_rates(rates)
         click.echo(str(folder / WIN_RATES))
-
-
-def _print_rates(rates: Sequence[PairRate]) -> None:
-    rows = []
-    for rate in rates:
-        row = {
-            "setting": rate.setting,
-            "seed": str(rate.seed),
-            "gamma": f"{rate.gamma:g}",
-            "judged": str(rate.judged),
-            "equal": str(rate.equal),
-            "win rate": f"{rate.win_rate:.1f} ± {rate.standard_error:.1f}",
-        }
-        if rate.length_controlled is not None:
-            row["length-controlled"] = (
-                f"{rate.length_controlled:.1f} ± {rate.lc_standard_error:.1f}"
-            )
-        rows.append(row)
-    click.echo("How often the judge prefers the constrained arm's answer, in % (equal ones: half).")
-    click.echo("These are winners of one search: no confirmed result.")
-    console().print(table(rows, right=tuple(rows[0])[1:]))
