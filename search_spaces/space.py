@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Annotated, Literal, cast, get_args
+from typing import Annotated, Literal, Self, cast, get_args
 
 from search_spaces.effects.by_effect import RESILIENCE as RESILIENCE
 from search_spaces.effects.by_effect import STATED, effect_of, is_within, moved, stated, with_effect
@@ -40,7 +40,7 @@ from trainables.config.constraint import TOLERANCE
 from trainables.config.fields import NamedFields, Untyped, at_least, check_ruled
 from trainables.config.renamed import renamed
 from trainables.errors import InvalidValue, UnknownName, require
-from trainables.plain import Json, Plain
+from trainables.plain import Json, StoredPlain
 
 Sampler = Literal["tpe", "random", "quasi_random", "gp"]
 SAMPLERS: tuple[Sampler, ...] = ("tpe", "random", "quasi_random", "gp")
@@ -85,7 +85,7 @@ _IS_PATIENCE = Untyped(lambda value: is_finite(value) and value > 0, "a positive
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchSpace(NamedFields, Plain):
+class SearchSpace(NamedFields, StoredPlain):
     """A base run, its settings, the ranges, and how much of them to try."""
 
     name: Annotated[str, _IS_TEXT]
@@ -357,20 +357,14 @@ class SearchSpace(NamedFields, Plain):
         return replace(self, base=self.base.with_fields(values))
 
     @classmethod
-    def from_json(cls, plain: Mapping[str, Json]) -> SearchSpace:
+    def from_json(cls, plain: Mapping[str, Json]) -> Self:
         """The space that ``to_json`` wrote."""
         missing = [n for n in ("name", "base", "settings") if n not in plain]
         if missing:
             raise InvalidValue(
                 f"a search space needs {', '.join(missing)}; got {', '.join(plain) or 'nothing'}."
             )
-        plain = renamed(plain)
-        values = dict(plain)
-        values["base"] = ArmConfig.from_json(plain["base"])
-        values["settings"] = tuple(map(Setting.from_json, plain["settings"]))
-        values["selected_seeds"] = tuple(plain.get("selected_seeds", ()))
-        values["ranges"] = ranges_from_json(plain)
-        return cls(**values)
+        return super().from_json({**renamed(plain), "ranges": ranges_from_json(plain)})
 
 
 def _fields(point: Mapping[str, Json]) -> dict[str, Json]:

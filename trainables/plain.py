@@ -45,9 +45,8 @@ class StoredPlain(Plain):
     @classmethod
     def from_json(cls, plain: Mapping[str, Json]) -> Self:
         """Build from plain values; TypeError for a key that is no field."""
-        if unknown := plain.keys() - _readers(cls).keys():  # type: ignore[arg-type]
-            raise TypeError(f"{cls.__name__} has no {', '.join(sorted(unknown))}")
-        return super().from_json(plain)
+        readers = _readers(cls)  # type: ignore[arg-type]
+        return cls(**{name: readers.get(name, _as_it_is)(value) for name, value in plain.items()})
 
 
 # Metadata of a field that earlier versions lacked: at its default it is not written, so that the
@@ -69,7 +68,7 @@ def _reader(kind: Any) -> Callable[[Json], Json]:
         return lambda plain: plain if plain is None else kind.from_json(plain)
     inner = _reader(args[-1 if origin is Mapping else 0]) if origin in _HOLDERS else _as_it_is
     if origin is tuple:
-        return lambda plain: plain if plain is None else tuple(map(inner, plain))
+        return lambda plain: tuple(map(inner, plain)) if isinstance(plain, list) else plain
     if inner is _as_it_is:  # as JSON has it, however many numbers are in it
         return inner
     if origin is Mapping:
