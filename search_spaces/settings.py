@@ -6,7 +6,7 @@ import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, cast
+from typing import Annotated, Self, cast
 
 from search_spaces.ranges import Range, is_finite, is_whole, range_from_json
 from trainables.config.arm import ArmConfig, field_of
@@ -63,19 +63,13 @@ class Setting(NamedFields, Plain):
         return super().to_json() | {"points": points}
 
     @classmethod
-    def from_json(cls, plain: Mapping[str, Json]) -> Setting:
+    def from_json(cls, plain: Mapping[str, Json]) -> Self:
         """The setting that ``to_json`` wrote; a file may also list its points as a mapping."""
         points = plain.get("points", ())
         if not isinstance(points, Mapping):
             points = {point["name"]: dict(point["fields"]) for point in points}
-        return cls(
-            plain["name"],
-            dict(plain["fields"]),
-            plain.get("n_proposals"),
-            ranges_from_json(plain),
-            plain.get("least_descent", 0.0),
-            dict(points),
-        )
+        given = {"ranges": ranges_from_json(plain), "points": points}
+        return super().from_json({**plain, **given})
 
 
 def short_names(settings: Sequence[str]) -> dict[str, str]:

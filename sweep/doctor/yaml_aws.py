@@ -39,7 +39,7 @@ def _check_requests(cluster: ClusterFile) -> Iterator[str]:
         return
     known = set(request.members) | RAYS_OWN
     for node_type in cluster.node_types:
-        name, config = node_type.name, node_type.config
+        name, config = node_type.name, node_type.node_config
         for key in sorted(set(config) - known):
             yield f"{name}: EC2 knows no {key}.{did_you_mean(key, known)} Correct or delete it."
         rest = {key: config[key] for key in set(config) & (known - RAYS_OWN)}
@@ -64,8 +64,9 @@ def _run_instances() -> Json:
 def _check_security_group(cluster: ClusterFile) -> Iterator[str]:
     """No group is Ray's: it opens port 22 to the world in a group that it makes or fills."""
     for node_type in cluster.node_types:
-        interfaces = node_type.config.get("NetworkInterfaces") or []
-        groups = [node_type.config.get("SecurityGroupIds"), *(i.get("Groups") for i in interfaces)]
+        config = node_type.node_config
+        interfaces = config.get("NetworkInterfaces") or []
+        groups = [config.get("SecurityGroupIds"), *(i.get("Groups") for i in interfaces)]
         if not any(groups):
             yield (
                 f"{node_type.name} names no security group: Ray would use one of its own with SSH "
@@ -82,7 +83,7 @@ def _check_security_group(cluster: ClusterFile) -> Iterator[str]:
 def _check_metadata(cluster: ClusterFile) -> Iterator[str]:
     """Metadata are version 2: with 1, whoever has a node fetch an address reads its credentials."""
     for node_type in cluster.node_types:
-        if (node_type.config.get("MetadataOptions") or {}).get("HttpTokens") != "required":
+        if (node_type.node_config.get("MetadataOptions") or {}).get("HttpTokens") != "required":
             yield (
                 f"{node_type.name}: instance metadata answers without a session token. Add "
                 "MetadataOptions: {HttpTokens: required}."
@@ -91,7 +92,7 @@ def _check_metadata(cluster: ClusterFile) -> Iterator[str]:
 
 def _check_instance_profiles(cluster: ClusterFile) -> Iterator[str]:
     for node_type in cluster.node_types:
-        if node_type.config.get("IamInstanceProfile"):
+        if node_type.node_config.get("IamInstanceProfile"):
             continue
         if node_type == cluster.head:
             reason = "Ray would make one that may do everything on EC2 and S3"
@@ -108,7 +109,7 @@ def _check_instance_profiles(cluster: ClusterFile) -> Iterator[str]:
 def _check_head(cluster: ClusterFile) -> Iterator[str]:
     """The head lasts, and trains nothing."""
     head = cluster.head
-    if "InstanceMarketOptions" in head.config:
+    if "InstanceMarketOptions" in head.node_config:
         yield (
             f"{head.name} is a spot instance: when AWS takes it back, every driver and MLflow end. "
             "Remove its InstanceMarketOptions."
@@ -129,7 +130,7 @@ def _check_key_pair(cluster: ClusterFile) -> Iterator[str]:
         )
         return
     for node_type in cluster.node_types:
-        if not {"KeyName", "UserData"} & set(node_type.config):
+        if not {"KeyName", "UserData"} & set(node_type.node_config):
             yield f"{node_type.name}: with auth.ssh_private_key EC2 needs its name: add KeyName."
 
 

@@ -20,7 +20,7 @@ from sweep.cluster.tunnel import TOKEN_FILE
 from sweep.doctor import node_scripts
 from sweep.study.advice import STORAGE
 from trainables.errors import did_you_mean
-from trainables.plain import Json
+from trainables.plain import Json, Plain
 
 Rule = Callable[["ClusterFile"], Iterator[str]]
 
@@ -41,15 +41,15 @@ PROVIDER_KEYS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class NodeType:
+@dataclass(frozen=True, kw_only=True)
+class NodeType(Plain):
     """One of the available_node_types."""
 
     name: str
-    min_workers: int
-    max_workers: int
+    min_workers: int = 0
+    max_workers: int = 0
     resources: Mapping[str, Json]
-    config: Mapping[str, Json]  # its node_config: the request to the cloud
+    node_config: Mapping[str, Json]  # the request to the cloud
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,7 @@ class ClusterFile:
     @cached_property
     def provider(self) -> Mapping[str, Json]:
         """The provider, its ``type`` among its keys."""
-        provider: Mapping[str, Json] = self.prepared["provider"]
-        return provider
+        return dict(self.prepared["provider"])
 
     @property
     def provider_type(self) -> str:
@@ -80,13 +79,7 @@ class ClusterFile:
     def node_types(self) -> tuple[NodeType, ...]:
         """All node types, in the order of the file."""
         return tuple(
-            NodeType(
-                name,
-                plain.get("min_workers", 0),
-                plain.get("max_workers", 0),
-                plain["resources"],
-                plain["node_config"],
-            )
+            NodeType.from_json({**plain, "name": name})
             for name, plain in self.prepared["available_node_types"].items()
         )
 

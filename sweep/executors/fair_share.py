@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sweep.executors.resources import ROUNDING, Machine, ResourceClass
+from trainables.plain import StoredPlain
 
 if TYPE_CHECKING:
     from sweep.executors.ray_cluster import RayCluster
@@ -28,7 +29,7 @@ GONE_AFTER_S = 180.0
 
 
 @dataclass(frozen=True)
-class Beat:
+class Beat(StoredPlain):
     """Heartbeat of one driver; its arms are counted in those of its standard class."""
 
     driver: str
@@ -40,18 +41,6 @@ class Beat:
     wants: int  # arms that are left
     holds: int  # arms that are being trained
     processes: int = 1  # of each arm, which hold as much each
-
-    def to_bytes(self) -> bytes:
-        """The heartbeat as the board holds it."""
-        return json.dumps(dataclasses.asdict(self)).encode()
-
-    @classmethod
-    def from_bytes(cls, content: bytes) -> Beat | None:
-        """Heartbeat that ``to_bytes`` wrote; None for one of another version."""
-        try:
-            return cls(**json.loads(content))
-        except (TypeError, ValueError):
-            return None
 
 
 def fair_shares(wants: Sequence[float]) -> list[float]:
@@ -139,7 +128,7 @@ class Shares:
         self._me = dataclasses.replace(self._me, at_s=time.time(), wants=wants, holds=holds)
         if now_s >= self._next_s:
             self._next_s = now_s + BEAT_EVERY_S
-            self._board.put(self._me.driver, self._me.to_bytes())
+            self._board.put(self._me.driver, json.dumps(self._me.to_json()).encode())
             self._beats = self._others(now_s)
         self._beats = [b for b in self._beats if b.driver != self._me.driver] + [self._me]
 
@@ -151,8 +140,9 @@ class Shares:
         """
         beats = []
         for key, content in self._board.read().items():
-            beat = Beat.from_bytes(content)
-            if beat is None:
+            try:
+                beat = Beat.from_json(json.loads(content))
+            except (TypeError, ValueError):  # of another version
                 continue
             heard = self._heard.get(key)
             if heard is None or heard.content != content:
