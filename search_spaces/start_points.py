@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -18,7 +18,7 @@ from search_spaces.ranges import Choice, Range, ends_of
 from search_spaces.settings import require_own
 from search_spaces.space import SearchSpace, Setting
 from trainables.config.arm import ArmConfig
-from trainables.errors import InvalidValue, Misuse
+from trainables.errors import InvalidValue, Misuse, list_first
 from trainables.plain import Json
 
 Given = Mapping[str, Json] | ArmConfig
@@ -52,8 +52,8 @@ def with_start_points(
     for start in starts:
         if EVERY not in start.points and not set(names) & start.points.keys():
             raise Misuse(
-                f"--start-from {start.source} has winners of {_listed(start.points)}, and "
-                f"{space.name} has the settings {_listed(names)}: none is the same. Name one "
+                f"--start-from {start.source} has winners of {list_first(start.points, 6)}, and "
+                f"{space.name} has the settings {list_first(names, 6)}: none is the same. Name one "
                 f"for all of them: --start-from {start.source}:{next(iter(start.points))}."
             )
     settings = tuple(_started(space, setting, starts) for setting in space.settings)
@@ -145,8 +145,3 @@ def parse_point(text: str) -> dict[str, Json]:
         except ValueError:
             point[name] = value
     return point
-
-
-def _listed(values: Iterable[str]) -> str:
-    shown = list(values)
-    return ", ".join(shown[:6]) + f" and {len(shown) - 6} more" * (len(shown) > 6)

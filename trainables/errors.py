@@ -62,6 +62,16 @@ def did_you_mean(got: str, known: Iterable[str]) -> str:
     return f" Did you mean {meant}?" if meant else ""
 
 
+def list_first(names: Iterable[str], most: int = 3) -> str:
+    """The first few names, and how many follow.
+
+    >>> list_first(["a", "b", "c", "d", "e"])
+    'a, b, c and 2 more'
+    """
+    every = list(names)
+    return ", ".join(every[:most]) + f" and {len(every) - most} more" * (len(every) > most)
+
+
 def _meant(got: str, names: Sequence[str]) -> list[str]:
     leaves = [] if "." in got else [name.rpartition(".")[2] for name in names]
     leaf = difflib.get_close_matches(got, leaves, n=1)  # alpah: of constraint.alpha

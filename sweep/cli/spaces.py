@@ -22,7 +22,7 @@ from sweep.glossary import model_text
 from sweep.render.table import NOTHING
 from sweep.render.terminal import table
 from sweep.study.advice import counted
-from trainables.errors import Misuse
+from trainables.errors import Misuse, list_first
 from trainables.plain import Json
 
 if TYPE_CHECKING:
@@ -196,13 +196,9 @@ def _unlike(space: SearchSpace) -> list[str]:
         for reason in (*departures(run), PROTOCOL):
             settings.setdefault(reason, []).append(setting.name)
     return [
-        f"differs: {reason}." + f" In {_first_of(names)}." * (len(names) < len(compared))
+        f"differs: {reason}." + f" In {list_first(names, 1)}." * (len(names) < len(compared))
         for reason, names in settings.items()
     ]
-
-
-def _first_of(names: Sequence[str]) -> str:
-    return names[0] + f" and {len(names) - 1} more" * (len(names) > 1)
 
 
 def _ranges_by_setting(space: SearchSpace, name: str) -> list[tuple[str, str, Sequence[Setting]]]:
@@ -211,7 +207,7 @@ def _ranges_by_setting(space: SearchSpace, name: str) -> list[tuple[str, str, Se
     for setting in space.settings:
         searched.setdefault(_range_text(space.ranges_of(setting)[name]), []).append(setting)
     return [
-        (text, _first_of([s.name for s in settings]) if len(searched) > 1 else "", settings)
+        (text, list_first([s.name for s in settings], 1) if len(searched) > 1 else "", settings)
         for text, settings in searched.items()
     ]
 
@@ -323,7 +319,7 @@ def print_cost(cost: Estimate | None, why_none: str) -> None:
         rows.setdefault((_seconds(plain), _seconds(constrained)), []).append(name)
     shown = [
         {
-            "an arm of": _first_of(names),
+            "an arm of": list_first(names, 1),
             "unconstrained": plain,
             "constrained": constrained,
         }

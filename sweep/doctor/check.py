@@ -32,7 +32,7 @@ class Check(Plain):
 
     def to_json(self) -> dict[str, Json]:
         """Plain values, as docs/schemas/doctor.json describes them."""
-        return with_names(super().to_json(), {"finding": "found"})  # type: ignore[no-any-return]
+        return dict(with_names(super().to_json(), {"finding": "found"}))
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Json]) -> Check:

@@ -12,6 +12,7 @@ from sweep.doctor.check import Check
 from sweep.doctor.node import Node, NodeReport
 from sweep.study.advice import counted
 from trainables.code_version import DISTRIBUTION
+from trainables.errors import list_first
 
 SILENT = "node"  # the check of a node that sent no report
 SILENT_ADVICE = (
@@ -48,10 +49,10 @@ def _merge(name: str, checks: Mapping[str, Check]) -> Iterator[Check]:
         if not check.passed:
             failures.setdefault((check.finding, check.advice), []).append(node)
     for (finding, advice), nodes in failures.items():
-        yield Check(name, False, f"{list_names(nodes)}: {finding}", advice)
+        yield Check(name, False, f"{list_first(nodes)}: {finding}", advice)
     findings = {node: check.finding for node, check in checks.items() if check.passed}
     if len(set(findings.values())) == 1:
-        yield Check(name, True, f"{list_names(list(findings))}: {next(iter(findings.values()))}")
+        yield Check(name, True, f"{list_first(list(findings))}: {next(iter(findings.values()))}")
     elif findings:
         shown = "; ".join(f"{node}: {text}" for node, text in list(findings.items())[:NAMED])
         more = f"; and {len(findings) - NAMED} more" if len(findings) > NAMED else ""
@@ -67,7 +68,7 @@ def _compare_facts(facts: Mapping[str, Mapping[str, str]]) -> Check:
             if name in known:
                 nodes.setdefault(known[name], []).append(node)
         if len(nodes) > 1:
-            values = (f"{value} on {list_names(having)}" for value, having in nodes.items())
+            values = (f"{value} on {list_first(having)}" for value, having in nodes.items())
             differences.append(f"{name}: {', '.join(values)}")
     if differences:
         return Check(
@@ -95,7 +96,7 @@ def check_machines(machines: Sequence[str], addresses: Collection[str]) -> Check
     return Check(
         "machines",
         False,
-        f"worker_ips not in the cluster: {list_names(missing)}",
+        f"worker_ips not in the cluster: {list_first(missing)}",
         "A machine that is on may still be set up; else the head's "
         "/tmp/ray/session_latest/logs/monitor.* have the reason. Ray never tries a machine again "
         "whose setup failed once or that was off for 15 minutes: repair it and run `ray up` again, "
@@ -109,16 +110,6 @@ def _look_up(machine: str) -> str:
         return socket.gethostbyname(machine)
     except (OSError, UnicodeError):  # a name with too long a part
         return machine
-
-
-def list_names(names: Sequence[str]) -> str:
-    """The first few names, and how many follow.
-
-    >>> list_names(["a", "b", "c", "d", "e"])
-    'a, b, c and 2 more'
-    """
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + more
 
 
 def check_clocks(offsets_s: Mapping[str, float]) -> Check:

@@ -24,7 +24,7 @@ from sweep.doctor.scope import Scope
 from sweep.doctor.yaml_check import check_cluster_file
 from sweep.tracking.address import refuse_password
 from trainables.code_version import code_version
-from trainables.errors import SweepError
+from trainables.errors import SweepError, list_first
 
 TIMEOUT_S = 10.0  # of one request
 HEAD_ANSWER_S = 300.0  # the head waits for every node
@@ -119,8 +119,8 @@ def check_strangers(url: str) -> Check:
             if status not in REFUSED:
                 let_in.append(f"{endpoint} {stranger} ({status})")
     if let_in:
-        more = f" and {len(let_in) - 1} more" if let_in[1:] else ""
-        finding = f"the job server answers {let_in[0]}{more}, so nothing was run on this cluster"
+        answered = list_first(let_in, 1)
+        finding = f"the job server answers {answered}, so nothing was run on this cluster"
         return Check("token", False, finding, OPEN_CLUSTER_ADVICE)
     return Check("token", True, "the job server refuses a missing token and a wrong one")
 

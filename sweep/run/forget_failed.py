@@ -18,6 +18,7 @@ from sweep.study.definition import Definition
 from sweep.study.proposals import ArmEnd, ProposalOutcome, drop_outcomes
 from trainables.config.arm import ArmConfig
 from trainables.environment import changed_since
+from trainables.errors import list_first
 from trainables.records.arm_record import THEN, UNKNOWN_CODE, ArmRecord, code_text
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
@@ -153,8 +154,7 @@ class CodeOfArms:
         here = ", ".join(sorted(now))
         files = sorted({file for commit in self._commits for file in changed_since(commit)})
         if files and any(part.startswith("trainables ") for part in before):
-            more = f" and {len(files) - _SHOWN} more" * (len(files) > _SHOWN)
-            here += f"; since then changed in trainables/: {', '.join(files[:_SHOWN])}{more}"
+            here += f"; since then changed in trainables/: {list_first(files, _SHOWN)}"
         raise CodeDiffers(
             f"{self._name} uses {counted(len(self._others), 'arm')} of other code "
             f"({', '.join(sorted(before))}; here {here}), and a pair of two codes may differ by "

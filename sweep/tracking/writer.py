@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from sweep.study.advice import command
 from sweep.study.arms import Arm
 from sweep.tracking.address import shown
+from trainables.errors import list_first
 from trainables.retries import MLFLOW_FIRST_WAIT_S, MLFLOW_LONGEST_WAIT_S
 
 log = logging.getLogger(__name__)
@@ -169,10 +170,9 @@ class BackgroundTracker:
             behind = self.behind()
             is_first, self._has_warned = not (self._has_warned or self._stopped), True
         if is_first:
-            names = ", ".join(behind[:3]) + (f" and {len(behind) - 3} more" if behind[3:] else "")
             self._warn(
-                f"{error} Training goes on and nothing is lost. Behind in MLflow: {names}, and "
-                "what follows. It is tried again until it works; later, "
+                f"{error} Training goes on and nothing is lost. Behind in MLflow: "
+                f"{list_first(behind)}, and what follows. It is tried again until it works; later, "
                 f"`{self._sync}` completes it."
             )
 
