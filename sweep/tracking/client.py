@@ -101,7 +101,7 @@ def search_runs(client: MlflowClient, experiment_id: str, filter_string: str) ->
             return
 
 
-def signature_of(run: Run) -> str:
+def arm_signature(run: Run) -> str:
     """The signature of the arm that a run shows."""
     return str(run.data.tags["signature"])
 
@@ -170,7 +170,7 @@ def run_ids(
     oldest: dict[str, tuple[int, str]] = {}
     try:
         for run in search_runs(make_client(uri), experiment.experiment_id, "tags.kind = 'arm'"):
-            signature = signature_of(run)
+            signature = arm_signature(run)
             oldest[signature] = min(age(run), oldest.get(signature, age(run)))
     except foreign_errors() as error:
         raise trouble(uri, error) from error

@@ -17,7 +17,7 @@ from sys import intern
 from typing import TYPE_CHECKING
 
 from sweep.tracking.address import TrackingError
-from sweep.tracking.client import CREATED, age, search_runs, signature_of
+from sweep.tracking.client import CREATED, age, search_runs
 from sweep.tracking.marks import ArmTags, Verdicts
 from sweep.tracking.rows import OBJECTIVE_GAIN, Row, TrackedArm, final_rows, report_metrics
 from sweep.tracking.tags import LAYOUT, LAYOUT_VERSION, tags_of
@@ -173,7 +173,7 @@ class Runs:
         # Read whole before the first change: a run that is renamed leaves the search, and the pages
         # after it, which MLflow finds by counting, would begin too late.
         named = search_runs(self._client, self.experiment_id, f"tags.{BASELINE} = '{old}'")
-        for run_id, signature in [(run.info.run_id, signature_of(run)) for run in named]:
+        for run_id, signature in [(run.info.run_id, arm_signature(run)) for run in named]:
             self._client.set_tag(run_id, BASELINE, new)
             self._complete.discard(signature)  # its gains are over the old one
             if signature in self._known:
@@ -228,7 +228,7 @@ class Runs:
             oldest: dict[str, tuple[int, str]] = {}
             every, complete = set[str](), set[str]()  # run ids
             for run in search_runs(self._client, self.experiment_id, "tags.kind = 'arm'"):
-                signature, run_id = signature_of(run), run.info.run_id
+                signature, run_id = arm_signature(run), run.info.run_id
                 oldest[signature] = min(age(run), oldest.get(signature, age(run)))
                 every.add(run_id)
                 if TrackedRun.from_mlflow(run).is_whole:
