@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from sweep.api import columns, frames, html
 from sweep.confirmation.summary import ConfirmationSummary, ConfirmedSetting
+from sweep.report.drawing import rendered
 from sweep.report.figures import FIGURES, draw
 from sweep.report.measured import Measured, confirmations, measured
 from sweep.report.numbers import Numbers
 from sweep.report.report import OF_CONFIRMATION as REPORTED
-from sweep.report.report import rendered
 from sweep.results.findings import findings
 from sweep.results.status import State, state_of, status_of
 from sweep.results.sweep_view import SweepView, load_sweep

@@ -137,7 +137,9 @@ def report_(
     The report of a running sweep shows its progress; that of a confirmation, its plan and
     comparisons. Default NAME: the newest sweep.
     """
-    from sweep.report.report import FORMATS, PAGE, Reported, figure_files, report, write_files
+    from sweep.report.drawing import FORMATS
+    from sweep.report.report import PAGE, figure_files, report, write_files
+    from sweep.report.source import Reported
 
     if page_alone and figures:
         raise Misuse("--page and --figure exclude each other: give one of them.")

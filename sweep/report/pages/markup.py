@@ -31,6 +31,7 @@ class Picture:
     caption: str
     svg: str  # of ``svg.inlined``
     panels: Sequence[Mapping[str, Json]]  # of ``hover.panels``
+    files: Mapping[str, bytes] = field(default_factory=dict)  # by format, for a paper
 
 
 Pages = Mapping[str, Picture]  # of one figure, by their keys

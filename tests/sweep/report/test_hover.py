@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from sweep.report import hover
+from sweep.report.drawing import rendered
+from sweep.report.pages import hover
 from sweep.report.pages.svg import inlined
-from sweep.report.report import rendered
 from sweep.report.style import cells, grid, head, style
 
 X, Y = [0.0, 0.1, 0.2], [3.0, 300.123456789, 30.0]

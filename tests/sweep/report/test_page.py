@@ -20,12 +20,14 @@ from sweep.confirmation.replications import plan_replications
 from sweep.glossary import TERMS
 from sweep.render.table import NOTHING
 from sweep.report import report as reports
+from sweep.report.drawing import drawn
 from sweep.report.figures import FIGURES, drawing_of
 from sweep.report.measured import confirmations as confirmations_of
 from sweep.report.measured import measured
 from sweep.report.pages import search as search_page
 from sweep.report.pages.markup import Commands, Picture
-from sweep.report.report import PAGE, Reported, drawn, report, write_files
+from sweep.report.report import PAGE, report, write_files
+from sweep.report.source import Reported, search_commands
 from sweep.results.best import best_summaries
 from sweep.results.findings import next_step
 from sweep.results.provenance import manifest
@@ -223,7 +225,7 @@ def test_where_nothing_won_page_and_terminal_advise_the_same_next_step(tmp_path:
     assert step is not None
     assert step.text.startswith("Ask for less than alpha 0.2")  # and not: search on
     of = Reported(objects, view, {}, ArmStore(objects).record)
-    assert reports._commands(of, status_of(view), entries).following == {step.text: ""}
+    assert search_commands(of, status_of(view), entries).following == {step.text: ""}
     page = page_of(objects, "tiny", {}, following={step.text: ""})
     assert f"<p>{step.text}</p></dd>" in re.sub(r"\n", "", page)  # no command below it
     said = sweep("best", "tiny", "--storage", objects.root).stdout
@@ -237,7 +239,7 @@ def test_a_setting_named_as_a_part_of_the_page_keeps_its_command(tmp_path: Path)
     store_sweep(objects, infeasible, space=replace(SPACE, settings=settings))
     view = view_of(objects)
     reported = Reported(objects, view, {}, ArmStore(objects).record)
-    commands = reports._commands(reported, status_of(view), best_summaries(view, {}))
+    commands = search_commands(reported, status_of(view), best_summaries(view, {}))
     for name in ("next", "again"):
         (command,) = commands.by_setting[name].values()
         assert command.startswith(f"sweep reproduce tiny {name} ")

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from sweep.report.report import PAGE, Reported, report
+from sweep.report.report import PAGE, report
+from sweep.report.source import Reported
 from sweep.results.sweep_view import load_sweep
 from tests.support.browser import DESKTOP, PHONE, Page, browser
 from tests.support.sweeps import FEASIBLE, FIRST, INFEASIBLE, SECOND, store_sweep

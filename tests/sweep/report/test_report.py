@@ -12,9 +12,10 @@ import pytest
 from matplotlib.figure import Figure
 
 from search_spaces.space import Setting
+from sweep.report.drawing import rendered
 from sweep.report.figures import FIGURES, draw, drawing_of
 from sweep.report.measured import Measured, measured
-from sweep.report.report import rendered, write_files
+from sweep.report.report import write_files
 from sweep.report.scores import MOST_LINES
 from sweep.results.sweep_view import SweepView, load_sweep
 from tests.support.sweeps import (
