@@ -87,12 +87,7 @@ def _cost_columns(arm: ArmSummary, prefix: str = "") -> Row:
 
 
 def arm_rows(view: SweepView, read: ReadRecord) -> Iterator[Row]:
-    """Every arm that is asked for so far; one that settings share has a row in each.
-
-    Args:
-        view: the sweep.
-        read: how the record of a signature is read. Many at a time; none is kept.
-    """
+    """Every arm that is asked for so far; one that settings share has a row in each."""
     definition = view.definition
     for one in view.settings:
         name = one.setting.name
@@ -135,11 +130,7 @@ def pair_numbers(view: SweepView, read: ReadRecord, metrics: Collection[str]) ->
         number = None if one.chosen.shown is None else one.chosen.shown.number
         judged = {result.number for result in one.results}
         kept = replace(one, proposals=tuple(p for p in one.proposals if p.number in judged))
-        every = (
-            fact
-            for proposal, arms in facts.read_pairs(view, kept, read)
-            for fact in facts.pair_facts(one, proposal.number, [arm.pair for arm in arms])
-        )
+        every = facts.read_facts(replace(view, settings=(kept,)), read, metrics).numbers
         rows += [
             {**fact._asdict(), "shown": fact.proposal == number}
             for fact in (every if judged else facts.shown_facts(one))

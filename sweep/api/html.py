@@ -25,13 +25,7 @@ _TEMPLATE = Path(__file__).with_name("notebook.html.jinja")
 
 
 def of_search(status: SweepStatus, what: str, summaries: Sequence[SettingSummary]) -> str:
-    """A search: its state, its findings, a row a setting.
-
-    Args:
-        status: of the sweep.
-        what: the summary of its space.
-        summaries: of its settings.
-    """
+    """A search: its state, its findings, a row a setting."""
     lines = (
         _state(status),
         answer(summaries),

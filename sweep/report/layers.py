@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -53,15 +53,8 @@ def anytime(data: Measured) -> Figure | None:
         for gamma in three_gammas(data, setting):
             for arm, (label, colour, line, marker) in ARMS.items():
                 mean = rows.where(arm=arm, severity=gamma).mean_by("layer")
-                axis.plot(
-                    mean.index,
-                    mean.to_numpy(),
-                    linestyle=line,
-                    marker=marker,
-                    color=colour,
-                    label=label,
-                    **LAYERED[arm],
-                )
+                drawn_as: dict[str, Any] = {"linestyle": line, "marker": marker, "color": colour}
+                axis.plot(mean.index, mean.to_numpy(), label=label, **drawn_as, **LAYERED[arm])
                 if len(mean):
                     ends.setdefault(f"{gamma:g}", mean.iloc[-1])
         if data.metric == RMSE:
@@ -80,9 +73,8 @@ def _name_ends(axis: Axes, ends: Mapping[str, float]) -> None:
     lowest = -math.inf
     for name, value in sorted(ends.items(), key=lambda item: item[1]):
         lowest = max(float(to_axes.transform((1, value))[1]), lowest + 0.1)
-        axis.text(
-            1.01, lowest, name, transform=axis.transAxes, fontsize=SMALL, va="center", clip_on=False
-        )
+        beside: dict[str, Any] = {"transform": axis.transAxes, "va": "center", "clip_on": False}
+        axis.text(1.01, lowest, name, fontsize=SMALL, **beside)
 
 
 def _scores_by_layer(data: Measured, setting: str) -> Numbers:
@@ -146,21 +138,14 @@ def histogram(data: Measured) -> Figure | None:
                 f"{100 * fmean(one.share_below_1 for one in mine):.1f} % below 1"
             )
             above = LAYERED[arm]["zorder"]
-            axis.stairs(
-                shares, RATIO_EDGES, color=colour, linestyle=line, label=label, zorder=above
-            )
-            axis.plot([], [], color=colour, linestyle=line, label=f"_{numbers}")
+            drawn_as: dict[str, Any] = {"color": colour, "linestyle": line}
+            axis.stairs(shares, RATIO_EDGES, label=label, zorder=above, **drawn_as)
+            axis.plot([], [], label=f"_{numbers}", **drawn_as)
         axis.axvline(1, color=GREY, linewidth=0.8)
         lines = [line for line in axis.get_lines() if str(line.get_label()).startswith("_mean")]
-        axis.legend(
-            lines,
-            [str(line.get_label())[1:] for line in lines],
-            fontsize=SMALL,
-            loc="upper right",
-            frameon=True,
-            edgecolor="none",
-            framealpha=1,
-        )
+        names = [str(line.get_label())[1:] for line in lines]
+        on_white: dict[str, Any] = {"frameon": True, "edgecolor": "none", "framealpha": 1}
+        axis.legend(lines, names, fontsize=SMALL, loc="upper right", **on_white)
         bottom, top = axis.get_ylim()
         axis.set_ylim(bottom, 1.4 * top)  # room for the numbers
         axis.set_xticks([0, 0.5, 1, 1.5, 2], ["0", "0.5", "1", "1.5", "2+"])

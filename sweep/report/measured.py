@@ -95,15 +95,7 @@ def measured(
     settings: Sequence[str],
     confirmations: Sequence[ConfirmationSummary] = (),
 ) -> Measured:
-    """Everything that figures of these settings need.
-
-    Args:
-        view: the sweep.
-        read: how the record of a signature is read.
-        run_ids: MLflow run by signature, as far as they are known.
-        settings: names of those to draw.
-        confirmations: what ``confirmations`` says.
-    """
+    """Everything that figures of these settings need."""
     import pandas as pd
 
     space = view.definition.space
@@ -162,8 +154,7 @@ def _arms(settings: Iterable[SettingView]) -> Iterator[tuple[str, ArmRecord]]:
     """Both arms of the pairs shown, on every seed, each with its setting."""
     for one in settings:
         for pair in one.chosen.shown.pairs if one.chosen.shown else ():
-            for arm in filter(None, (pair.constrained, pair.unconstrained)):
-                yield one.setting.name, arm
+            yield from ((one.setting.name, arm) for arm in pair.arms)
 
 
 def _trajectories(settings: Iterable[SettingView]) -> Iterator[tuple[object, ...]]:

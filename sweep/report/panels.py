@@ -21,17 +21,9 @@ Panel = tuple[Callable[["Axes", str], bool], str, str]
 
 
 def per_setting(
-    data: Measured,
-    *panels: Panel,
-    title: Callable[[str], str] | None = None,
+    data: Measured, *panels: Panel, title: Callable[[str], str] | None = None
 ) -> Figure | None:
-    """These panels for each setting that any of them finds something of.
-
-    Args:
-        data: what is drawn.
-        panels: side by side.
-        title: of a setting's panels; None: ``Measured.title``.
-    """
+    """These panels for each setting that any of them finds something of."""
     figure, axes = grid(len(data.entries) * len(panels))
     left, kept = iter(axes), []
     for name in data.entries:
@@ -67,15 +59,7 @@ def scores(data: Measured, setting: str) -> Numbers:
 
 
 def band(axis: Axes, rows: Numbers, x: Column, drawn_as: Sequence[str], **options: Any) -> bool:
-    """The mean over seeds against ``x``, and the range of the seeds.
-
-    Args:
-        axis: where to.
-        rows: of one arm.
-        x: the column.
-        drawn_as: its name, colour, line and marker.
-        options: of the line, in the place of these.
-    """
+    """The mean over an arm's seeds against ``x``, and their range; as one of ``ARMS`` is drawn."""
     if rows.is_empty:
         return False
     label, colour, line, marker = drawn_as
@@ -119,12 +103,5 @@ def points(axis: Axes, outcomes: pd.Series[str], x: pd.Series[float], y: pd.Seri
     """Proposals, marked by their outcome."""
     for outcome, ids in outcomes.groupby(outcomes).groups.items():
         marker, face = OUTCOMES.get(str(outcome), ("x", OURS))
-        axis.plot(
-            x[ids],
-            y[ids],
-            marker,
-            color=OURS,
-            markerfacecolor=face,
-            label=str(outcome),
-            zorder=3,
-        )
+        drawn_as: dict[str, Any] = {"color": OURS, "markerfacecolor": face, "zorder": 3}
+        axis.plot(x[ids], y[ids], marker, label=str(outcome), **drawn_as)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sweep.report.measured import Measured
 from sweep.report.panels import bands, mark_training, per_setting, scores
 from sweep.report.style import ARMS, GREY, OURS, grid, legend
+from sweep.results.summary import Gain
 from trainables.registry.task_facts import reference_label
 
 if TYPE_CHECKING:
@@ -17,15 +19,14 @@ if TYPE_CHECKING:
 
 def gains(data: Measured) -> Figure | None:
     """Gains of the pairs shown, a row a setting: each seed, and their mean."""
-    blocks = {"unseen": "unseen_mean", "seen": "seen_mean"}  # the question first
+    blocks: dict[str, Callable[[Gain], float | None]] = {  # the question first
+        "unseen": lambda gain: gain.unseen_mean,
+        "seen": lambda gain: gain.seen_mean,
+    }
     gains_by_setting = {
         name: {
-            block: [
-                gain
-                for pair in entry.seeds.values()
-                if (gain := getattr(pair.gain, key)) is not None
-            ]
-            for block, key in blocks.items()
+            block: [gain for one in entry.seeds.values() if (gain := mean(one.gain)) is not None]
+            for block, mean in blocks.items()
         }
         for name, entry in data.entries.items()
     }
@@ -147,13 +148,9 @@ def _by_family(data: Measured, field: str, title: str) -> Figure | None:
             for number, name in enumerate(names):
                 mean = scores(data, name).where(arm=arm).mean_by("severity")
                 colour = mpl.colormaps["viridis"](0.85 * number / (len(names) - 1))
-                axis.plot(
-                    mean.index,
-                    mean.to_numpy(),
-                    color=colour,
-                    marker="os^Dv<>"[number % 7],
-                    label=f"{title} {data.runs[name].value_of(field):g}",
-                )
+                look: dict[str, Any] = {"color": colour, "marker": "os^Dv<>"[number % 7]}
+                label = f"{title} {data.runs[name].value_of(field):g}"
+                axis.plot(mean.index, mean.to_numpy(), label=label, **look)
             axis.set_title(f"{_pattern(names)}\n{arm_label}")
             axis.set_xlabel("test gamma")
             axis.set_ylabel(data.score_label)

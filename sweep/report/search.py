@@ -19,7 +19,7 @@ from sweep.report.panels import (
     points,
     scores,
     three_gammas,
-)
+)  # fmt: skip
 from sweep.report.style import ARMS, FAILED, LAYERED, OURS, PLAIN, log_if_wide
 from sweep.results.importance import FEWEST, rank_correlation
 from sweep.results.tables.columns import GAUSSIAN
@@ -91,12 +91,8 @@ def ablation(data: Measured) -> Figure | None:
                 _ablated(axis, rows.where(severity=gamma), points, field, number, gamma)
                 plain = scores(data, setting).where(arm="unconstrained", severity=gamma)
                 if not plain.is_empty:
-                    axis.axhline(
-                        plain.values.mean(),
-                        color=GAMMAS[number][0],
-                        linestyle="--",
-                        linewidth=0.7,
-                    )
+                    colour, mean = GAMMAS[number][0], plain.values.mean()
+                    axis.axhline(mean, color=colour, linestyle="--", linewidth=0.7)
             axis.locator_params("x", nbins=4)
             drawn = points.loc[rows.distinct("proposal"), field]
             log_if_wide(axis, drawn.astype(float), "x", over=5)
@@ -122,16 +118,9 @@ def _ablated(
     mean, low, high = by_proposal.mean(), by_proposal.min(), by_proposal.max()
     points = points.reindex(mean.index)
     x, others = points[field].astype(float), points.drop(columns=field)
-    axis.errorbar(
-        x,
-        mean,
-        [mean - low, high - mean],
-        fmt=marker,
-        color=colour,
-        elinewidth=0.8,
-        capsize=1.5,
-        label=f"{_PLACES[number]}: {gamma:g}",
-    )
+    drawn_as: dict[str, Any] = {"color": colour, "elinewidth": 0.8, "capsize": 1.5}
+    label = f"{_PLACES[number]}: {gamma:g}"
+    axis.errorbar(x, mean, [mean - low, high - mean], fmt=marker, label=label, **drawn_as)
     alike = others.apply(tuple, axis=1) if len(others.columns) else np.zeros(len(others))
     for _, same in x.groupby(alike, dropna=False):
         line = same.sort_values()
@@ -180,9 +169,8 @@ def trade_off(data: Measured) -> Figure | None:
         points(axis, rows[OUTCOME], rows[SEEN], rows[UNSEEN])
         front = pareto_front(rows, data.metric.higher_is_better)
         if len(front) > 1:
-            axis.plot(
-                front[SEEN], front[UNSEEN], color="black", linewidth=0.8, label="Pareto front"
-            )
+            drawn_as: dict[str, Any] = {"color": "black", "linewidth": 0.8}
+            axis.plot(front[SEEN], front[UNSEEN], label="Pareto front", **drawn_as)
         plain = rows[[PLAIN_SEEN, PLAIN_UNSEEN]].dropna()
         if len(plain):
             label, colour, _, marker = ARMS["unconstrained"]
@@ -231,13 +219,8 @@ def _ring_winner(
 ) -> None:
     shown = data.entries[setting].proposal
     if data.entries[setting].winner and shown is not None and shown in x.index:
-        ring: dict[str, Any] = {
-            "color": "black",
-            "markerfacecolor": "none",
-            "markersize": 8,
-            "zorder": 5,
-        }
-        axis.plot(x[shown], y[shown], "o", label="winner", **ring)
+        ring: dict[str, Any] = {"color": "black", "markerfacecolor": "none", "markersize": 8}
+        axis.plot(x[shown], y[shown], "o", label="winner", zorder=5, **ring)
 
 
 def _constrained(data: Measured, setting: str, metric: str) -> Numbers:
@@ -287,8 +270,5 @@ def failure(data: Measured) -> Figure | None:
     def title(setting: str) -> str:
         return f"{data.title(setting)}; infeasible: proposal {_failed(data, setting)}"
 
-    panels = (
-        (loss, LAYER, "held-out loss"),
-        (score, "test gamma", data.score_label),
-    )
+    panels = (loss, LAYER, "held-out loss"), (score, "test gamma", data.score_label)
     return per_setting(data, *panels, title=title)

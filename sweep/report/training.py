@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sweep.report.measured import Measured
 from sweep.report.panels import Panel, per_setting
@@ -32,14 +32,8 @@ def _series(data: Measured, series: str, y: str) -> Panel:
         for layer in layers:
             mean = rows.where(layer=layer).mean_by("step")
             colour = mpl.colormaps["viridis"](0.9 * layer / layers[-1])
-            axis.plot(
-                mean.index,
-                mean.to_numpy(),
-                color=colour,
-                marker=".",
-                label=ends.get(layer),
-                linewidth=0.9,
-            )
+            drawn_as: dict[str, Any] = {"color": colour, "marker": ".", "linewidth": 0.9}
+            axis.plot(mean.index, mean.to_numpy(), label=ends.get(layer), **drawn_as)
         return bool(layers)
 
     return drawn, "step", y

@@ -16,28 +16,16 @@ import math
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from sweep.report.answers import Answer
 from trainables.errors import BadData, Failure, InvalidValue, Misuse
 from trainables.machine.atomic_files import atomic_file, write_atomically
-from trainables.plain import Plain
 
 JUDGED_AT_ONCE = 10  # and then kept
 RATED_BY = ("setting", "seed", "gamma", "judge", "prompts", "longest", "asked")
-
-
-@dataclass(frozen=True)
-class _Metrics(Plain):
-    """Rates as alpaca_eval names them."""
-
-    n_total: int
-    win_rate: float
-    standard_error: float
-    length_controlled_winrate: float | None = None
-    lc_standard_error: float | None = None
 
 
 @dataclass(frozen=True)
@@ -159,18 +147,14 @@ class Judge:
                     f"the judge {self.name} got {len(pairs) - equal} pairs of answers, and no "
                     "reply names the one that it prefers: look at its template and its parser."
                 )
-            metrics = self._metrics.get_winrate(usable)
+            rate = self._metrics.get_winrate(usable)
             if self._length_controlled:
-                metrics = self._control_length(judgements)
-        rate = _Metrics.from_json(metrics)
-        return WinRate(
-            equal,
-            rate.n_total,
-            rate.win_rate,
-            rate.standard_error,
-            rate.length_controlled_winrate,
-            rate.lc_standard_error,
-        )
+                rate = self._control_length(judgements)
+        plain = WinRate(equal, rate["n_total"], rate["win_rate"], rate["standard_error"])
+        if not self._length_controlled:
+            return plain
+        controlled, error = rate["length_controlled_winrate"], rate["lc_standard_error"]
+        return replace(plain, length_controlled=controlled, lc_standard_error=error)
 
     def _judge(self, constrained: Sequence[Answer], baseline: Sequence[Answer]) -> Any:
         try:

@@ -76,9 +76,7 @@ def _best(view: SweepView, setting: SettingView, run_ids: Mapping[str, str]) -> 
         point_name=None if shown is None else setting.setting.point_name(shown.number),
         search_seeds=list(seeds),
         matched_capacity=run({} if shown is None else shown.point).matched_capacity,
-        codes=codes_of(
-            [r for p in pairs for r in (p.constrained, p.unconstrained) if r is not None] or plain
-        ),
+        codes=codes_of([record for pair in pairs for record in pair.arms] or plain),
         tolerance=space.tolerance,
         is_control=shown is not None and shown.constraint.is_control,
         demanded_descent=None if shown is None else shown.demanded_descent,

@@ -95,7 +95,7 @@ def configuration(view: SweepView, setting: SettingView) -> dict[str, Json]:
     space = view.definition.space
     baseline = space.run(setting.setting, {}, seed=space.search_seeds[0])
     primal = [name for name in shown.point if not name.startswith("constraint.")]
-    records = [r for p in shown.pairs for r in (p.constrained, p.unconstrained) if r is not None]
+    records = [record for pair in shown.pairs for record in pair.arms]
     return {
         "kind": CONFIGURATION,
         "format": 1,

@@ -154,15 +154,7 @@ def _refuse_less(
 def refuse_less(
     kind: str, out: Path, earlier: Manifest, manifest: Manifest, lost: Sequence[str] = ()
 ) -> None:
-    """Raise Misuse where an export or a report would replace one that holds more.
-
-    Args:
-        kind: what both are called.
-        out: the folder.
-        earlier: of the one in it.
-        manifest: of the new one.
-        lost: files that the new one lacks.
-    """
+    """Raise Misuse if an export or a report would replace one of more arms, or lose files."""
     more = []
     there, final = earlier.arms.final, manifest.arms.final
     if final < there:

@@ -62,11 +62,7 @@ def answer(entries: Sequence[SettingSummary]) -> str:
 
 
 def findings(entries: Sequence[SettingSummary]) -> list[str]:
-    """Two to four sentences: winners, constrained against plain training, the linear filter.
-
-    Args:
-        entries: a summary of each setting, of one sweep.
-    """
+    """Two to four sentences: winners, constrained against plain training, the linear filter."""
     winners = [entry for entry in entries if entry.winner]
     if not winners and not any(entry.proposals.finished for entry in entries):
         return ["Nothing is found yet: no proposal has finished."]

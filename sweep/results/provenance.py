@@ -105,9 +105,7 @@ def _shown(
     return ShownPair(
         proposal=shown.number,
         winner=setting.chosen.winner is not None,
-        codes=codes_of(
-            r for p in shown.pairs for r in (p.constrained, p.unconstrained) if r is not None
-        ),
+        codes=codes_of(record for pair in shown.pairs for record in pair.arms),
         matched_capacity=shown.pairs[0].constrained.config.matched_capacity,
         seeds={
             str(pair.constrained.config.seed): {

@@ -68,6 +68,11 @@ class Pair:
     tolerance: float = TOLERANCE  # the missing share that is still feasible
 
     @property
+    def arms(self) -> list[ArmRecord]:
+        """Its arms that have a record, the constrained one first."""
+        return [arm for arm in (self.constrained, self.unconstrained) if arm is not None]
+
+    @property
     def is_not_binding(self) -> bool:
         """The unconstrained arm meets the constraint by itself, so the pair tests nothing.
 

@@ -45,16 +45,7 @@ def confirmed_page(
     provenance: Manifest,
     commands: Commands,
 ) -> str:
-    """The page of a confirmation as a text.
-
-    Args:
-        status: of the confirmation.
-        entry: its summary.
-        plan: of the confirmation.
-        pictures: pages by key, by the key of ``FIGURES``.
-        provenance: what ``provenance.manifest`` says.
-        commands: those below the answer and at the end.
-    """
+    """The page of a confirmation as a text."""
     return fill_page(
         "confirmation.html.jinja",
         name=entry.name,

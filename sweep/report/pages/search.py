@@ -43,19 +43,7 @@ def page(
     commands: Commands,
     confirmed: Sequence[ConfirmationSummary],
 ) -> str:
-    """The page as a text.
-
-    Args:
-        status: of the sweep.
-        space: what was searched.
-        omissions: sentences on what the page leaves out.
-        summaries: of the settings; a part each.
-        tables: below the settings, in this order.
-        pictures: pages by key, by the key of ``FIGURES``.
-        provenance: what ``provenance.manifest`` says.
-        commands: those below the answer, below the tables and below every setting.
-        confirmed: its confirmations.
-    """
+    """The page as a text."""
     return fill_page(
         "search.html.jinja",
         name=status.name,

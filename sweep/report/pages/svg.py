@@ -22,11 +22,6 @@ def inlined(svg: str, key: str, cells: Sequence[tuple[float, float, float, float
 
     Ids that something refers to begin with ``key``, since a page has each once; the others go, and
     so do fonts, empty groups and digits beyond a hundredth of a point. Its styles are classes.
-
-    Args:
-        svg: matplotlib's.
-        key: of the figure.
-        cells: those of ``style.cells``.
     """
     legends, panels = _LEGEND.findall(svg), _PANEL.findall(svg)
     assert len(panels) == len(cells) - 1, f"{key}: {len(panels)} panels, {len(cells)} cells"

@@ -38,9 +38,7 @@ def _arms(setting: SettingView) -> dict[str, ArmRecord]:
     shown = setting.chosen.shown
     if shown is None:
         return {}
-    pair = shown.pairs[0]
-    arms = {"constrained": pair.constrained, "unconstrained": pair.unconstrained}
-    return {name: record for name, record in arms.items() if record is not None}
+    return {record.config.arm: record for record in shown.pairs[0].arms}
 
 
 def _answers(record: ArmRecord) -> list[Answer]:

@@ -54,13 +54,7 @@ class Line:
 def paper_results_table(
     space: SearchSpace, summaries: Sequence[SettingSummary], *, beside_paper: bool = False
 ) -> Table:
-    """Both arms of every setting's winner, or of its closest pair, as Tables 3 and 4 have them.
-
-    Args:
-        space: that was searched.
-        summaries: of its settings.
-        beside_paper: with the published numbers below ours.
-    """
+    """Both arms of every setting's winner, or of its closest pair, as Tables 3 and 4 have them."""
     facts = space.base.facts
     of_area = facts.reads_texts
     lines = [_line(space, summary) for summary in summaries]
@@ -78,13 +72,7 @@ def paper_results_table(
 
 
 def results_arranged(lines: Sequence[Line], notes: Sequence[str], *, beside_paper: bool) -> Table:
-    """Lines at their places, those of one setting below each other.
-
-    Args:
-        lines: a sweep's or a confirmation's.
-        notes: what the numbers are.
-        beside_paper: with the published numbers below ours.
-    """
+    """Lines at their places, those of one setting below each other."""
     unmatched = {line.setting for line in lines if not line.config.matched_capacity}
     every = [*lines, *_published_lines(lines)] if beside_paper else list(lines)
     data_sets = list(dict.fromkeys(line.config.data.name for line in every))
