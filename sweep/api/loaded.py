@@ -12,9 +12,10 @@ from sweep.api import columns, frames, html
 from sweep.confirmation.summary import ConfirmationSummary, ConfirmedSetting
 from sweep.report.drawing import rendered
 from sweep.report.figures import FIGURES, draw
-from sweep.report.measured import Measured, confirmations, measured
+from sweep.report.measured import Measured, measured
 from sweep.report.numbers import Numbers
 from sweep.report.report import OF_CONFIRMATION as REPORTED
+from sweep.report.source import StoredSweep
 from sweep.results.findings import findings
 from sweep.results.status import State, state_of, status_of
 from sweep.results.sweep_view import SweepView, load_sweep
@@ -24,7 +25,6 @@ from sweep.study.opening import named_place, open_store
 from trainables.errors import Misuse, UnknownName, require
 from trainables.plain import Json
 from trainables.records.arms import ArmStore
-from trainables.records.objects import ObjectStore
 from trainables.records.unit_scores import UnitScores
 from trainables.registry.task_facts import Metric
 
@@ -64,14 +64,12 @@ def root(storage: str | os.PathLike[str] | None) -> str:
 
 
 @dataclass(frozen=True, repr=False)
-class Sweep:
+class Sweep(StoredSweep):
     """A sweep as it was when it was loaded.
 
     A frame is made when it is first asked for; ``columns`` says what its columns mean.
     """
 
-    objects: ObjectStore
-    view: SweepView
     is_running: bool
 
     def __repr__(self) -> str:
@@ -89,19 +87,9 @@ class Sweep:
         return "\n".join([f"{self.name} is {self.state}.", *texts])
 
     @property
-    def name(self) -> str:
-        """Name of the sweep."""
-        return self.view.definition.name
-
-    @property
     def state(self) -> State:
         """State when it was loaded: running, stopped, failed or finished."""
         return state_of(self.view, is_running=self.is_running)
-
-    @property
-    def is_confirmation(self) -> bool:
-        """True for a confirmation, which trains winners on fresh seeds and the test split."""
-        return self.view.definition.space.phase == "confirmation"
 
     def reload(self) -> Sweep:
         """The same sweep as it is now."""
@@ -222,20 +210,13 @@ class Sweep:
     def measured(self) -> Measured:
         """The numbers that figures are drawn from."""
         names = [one.setting.name for one in self.view.settings]
-        if self.confirmed is None:
-            confirmed = confirmations(self.objects, self.name)
-        else:
-            confirmed = [self.confirmed]
-        return measured(self._shown, ArmStore(self.objects).record, {}, names, confirmed)
+        read = ArmStore(self.objects).record
+        return measured(self._shown, read, {}, names, self.confirmations)
 
-    @cached_property
+    @property
     def confirmed(self) -> ConfirmationSummary | None:
         """The results of a confirmation; None of a search."""
-        if not self.is_confirmation:
-            return None
-        from sweep.confirmation.stages import summarize_stored
-
-        return summarize_stored(self.objects, self.view.definition)
+        return self.confirmations[0] if self.is_confirmation else None
 
     @cached_property
     def _shown(self) -> SweepView:

@@ -19,7 +19,7 @@ from sweep.confirmation.summary import (
     UnitCounts,
 )
 from sweep.glossary import DIRECTION, TERMS, brief, capitalised
-from sweep.results.findings import is_slight, size_text
+from sweep.results.verdict_text import is_slight, size_text
 from sweep.statistics.design import Design
 from sweep.statistics.row import Estimate
 from sweep.study import advice

@@ -170,7 +170,7 @@ def _of_search(
         figures,
         provenance.manifest(source.view, source.run_ids),
         search_commands(source, status, entries),
-        [_only(confirmed, data.entries) for confirmed in source.confirmed],
+        [_only(confirmed, data.entries) for confirmed in source.confirmations],
     )
     return text, figures
 
@@ -182,7 +182,7 @@ def _of_confirmation(
     from sweep.report.pages.confirmation import confirmed_page
 
     plan = plan_of(source.objects, source.view.definition)
-    (entry,) = source.confirmed
+    (entry,) = source.confirmations
     entry = _only(entry, source.data.entries)
     figures = drawn(source.data, OF_CONFIRMATION, formats)
     manifest = provenance.manifest(source.view, source.run_ids)

@@ -1,4 +1,4 @@
-"""A stored sweep that a report is of, and the commands that its pages name."""
+"""A stored sweep, what a report of it shows, and the commands that pages name."""
 
 from __future__ import annotations
 
@@ -21,34 +21,40 @@ from trainables.records.objects import ObjectStore
 
 
 @dataclass(frozen=True)
-class Reported:
-    """A stored sweep that a report is of."""
+class StoredSweep:
+    """A search or a confirmation in a store, as it was when it was read."""
 
     objects: ObjectStore
     view: SweepView
-    run_ids: Mapping[str, str]  # MLflow run by signature, as far as they are known
-    read: ReadRecord  # the record of a signature
-    patterns: Sequence[str] = ()  # of settings; all, without any
-    is_running: bool = False  # whether a driver works on it
 
     @property
     def name(self) -> str:
-        """The sweep's."""
+        """Name of the sweep."""
         return self.view.definition.name
 
     @property
     def is_confirmation(self) -> bool:
-        """True for a confirmation, False for a search."""
+        """True for a confirmation, which trains winners on fresh seeds and the test split."""
         return self.view.definition.space.phase == "confirmation"
 
     @cached_property
-    def confirmed(self) -> list[ConfirmationSummary]:
-        """Entries of the search's confirmations; of a confirmation its own."""
+    def confirmations(self) -> list[ConfirmationSummary]:
+        """Results of the search's confirmations; of a confirmation its own."""
         if not self.is_confirmation:
             return confirmations(self.objects, self.name)
         from sweep.confirmation.stages import summarize_stored  # scipy: two seconds
 
         return [summarize_stored(self.objects, self.view.definition)]
+
+
+@dataclass(frozen=True)
+class Reported(StoredSweep):
+    """A stored sweep that a report is of."""
+
+    run_ids: Mapping[str, str]  # MLflow run by signature, as far as they are known
+    read: ReadRecord  # the record of a signature
+    patterns: Sequence[str] = ()  # of settings; all, without any
+    is_running: bool = False  # whether a driver works on it
 
     @cached_property
     def data(self) -> Measured:
@@ -56,7 +62,7 @@ class Reported:
         names = [setting.setting.name for setting in self.view.settings]
         kept = catalog.matching(names, self.patterns, self.name)
         shown = [name for name in names if name in kept]
-        return measured(self.view, self.read, self.run_ids, shown, self.confirmed)
+        return measured(self.view, self.read, self.run_ids, shown, self.confirmations)
 
     def say(self, *words: str) -> str:
         """A command about it, to be pasted."""
@@ -73,13 +79,13 @@ def search_commands(
         following["Train what is missing."] = say("resume", name)
     elif status.state == "running":
         following["See how far it is."] = say("status", name, "--watch")
-    elif any(summary.winner for summary in summaries) and not source.confirmed:
+    elif any(summary.winner for summary in summaries) and not source.confirmations:
         what = "Test the winners on fresh seeds and the test split: what counts as a result."
         following[what] = say("confirm", name)
     elif step := next_step(summaries):
         verb, *options = step.words or ("",)
         following[step.text] = say(verb, name, *options) if verb else ""
-    for one in source.confirmed:
+    for one in source.confirmations:
         following[f"The report of {one.name}."] = say("report", one.name)
     replications = load_replications(source.objects, replications_name(name))
     if replications is not None:

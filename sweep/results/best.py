@@ -12,15 +12,10 @@ from collections.abc import Mapping
 from functools import partial
 
 from search_spaces.effects.edges import edges_of
-from sweep.results.aggregates import (
-    arm_summary,
-    gain_over_seeds,
-    pair_summary,
-    reference_summaries,
-)
+from sweep.results.aggregates import arm_summary, gain_over_seeds, pair_summary, reference_summaries
 from sweep.results.importance import importance
 from sweep.results.provenance import codes_of
-from sweep.results.summary import PairSummary, ProposalCounts, SettingSummary
+from sweep.results.summary import PairSummary, SettingSummary
 from sweep.results.sweep_view import SettingView, SweepView
 from sweep.study.selection import is_selected
 from trainables.plain import Json, finite
@@ -70,7 +65,7 @@ def _best(view: SweepView, setting: SettingView, run_ids: Mapping[str, str]) -> 
         why=chosen.why or None,
         outcomes=dict(chosen.outcomes),
         lost=lost(setting),
-        proposals=ProposalCounts(**setting.counts(space)),
+        proposals=setting.counts(space),
         proposal=None if shown is None else shown.number,
         point=None if shown is None else shown.point,
         point_name=None if shown is None else setting.setting.point_name(shown.number),

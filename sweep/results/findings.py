@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from sweep.glossary import TERMS
 from sweep.results.summary import SettingSummary
-from sweep.results.verdict_text import codes_text
+from sweep.results.verdict_text import codes_text, is_slight, percent, two_codes_notes
 from sweep.study.pairs import ROUNDING
 from trainables.config.arm import ArmConfig
 from trainables.registry.lookup import facts_of
@@ -29,30 +29,6 @@ class Step(NamedTuple):
 
     text: str
     words: tuple[str, ...] = ()
-
-
-def size_text(gain: float, least: float | None, unit: str) -> str:
-    """How much better or worse, with a word for what is too small to matter.
-
-    Args:
-        gain: above 0 is better.
-        least: the smallest effect of interest; None: none was named.
-        unit: of both.
-
-    >>> size_text(0.03, 0.2, "grey levels")
-    'slightly better, by 0.03 grey levels, too little to matter (below 0.2)'
-    >>> size_text(-0.9, 0.2, "grey levels")
-    'worse, by 0.9 grey levels'
-    """
-    slight = is_slight(gain, least)
-    way = "better" if gain > 0 else "worse"
-    text = f"{'slightly ' * slight}{way}, by {abs(gain):.3g} {unit}"
-    return f"{text}, too little to matter (below {least:g})" if slight else text
-
-
-def is_slight(gain: float, least: float | None) -> bool:
-    """True if a gain, or a loss, is below the smallest effect of interest."""
-    return least is not None and abs(gain) < least
 
 
 def answer(entries: Sequence[SettingSummary]) -> str:
@@ -80,32 +56,16 @@ def findings(entries: Sequence[SettingSummary]) -> list[str]:
         are = "it is" if len(winners) == 1 else f"{controls} of them {is_or_are}"
         what = f"{are} a control, which a constraint judges and does not train."
     sentences = [f"{'The setting has' if len(entries) == 1 else have} a winner: {what}"]
-    sentences += _of_two_codes(winners)
+    sentences += two_codes_notes(winners)
     of_one_code = [entry for entry in winners if not codes_text(entry.codes)]
-    for gains, words in (
-        (
-            [entry.gain.seen_mean for entry in of_one_code],
-            "On what training or selection looked at (seen gammas)",
-        ),
-        (
-            [entry.gain.unseen_mean for entry in of_one_code],
-            "Out of distribution (unseen gammas)",
-        ),
-    ):
-        sentences += _compared(gains, len(winners[0].search_seeds), words, metric)
+    seeds = len(winners[0].search_seeds)
+    seen = [entry.gain.seen_mean for entry in of_one_code]
+    unseen = [entry.gain.unseen_mean for entry in of_one_code]
+    on_seen = "On what training or selection looked at (seen gammas)"
+    sentences += _compared(seen, seeds, on_seen, metric)
+    sentences += _compared(unseen, seeds, "Out of distribution (unseen gammas)", metric)
     sentences += _against_filter(winners, metric)
     return sentences
-
-
-def _of_two_codes(entries: Sequence[SettingSummary]) -> list[str]:
-    """That pairs are of two codes, whose gains say nothing about constraining."""
-    count = sum(bool(codes_text(entry.codes)) for entry in entries)
-    if not count:
-        return []
-    who = "Its pair is" if len(entries) == 1 else f"{count} of {len(entries)} pairs shown are"
-    return [
-        f"{who} of two codes: what differs between the arms may be the code, so no gain counts."
-    ]
 
 
 def _compared(
@@ -190,7 +150,7 @@ def _nothing_won(entries: Sequence[SettingSummary], metric: Metric) -> list[str]
     for setting, text in list(behind.items())[:1]:
         more = f"; the same in {len(behind) - 1} more" * (len(behind) > 1)
         sentences.append(text if len(judged) == 1 else f"{text[:-1]} ({setting}{more}).")
-    return sentences + _of_two_codes(judged)
+    return sentences + two_codes_notes(judged)
 
 
 _MISSING = ("close", "far")
@@ -233,19 +193,8 @@ def _given(entry: SettingSummary) -> str:
         return ""
     alpha = constraint.alpha
     gives = alpha * (1 - ours.worst_missing_share)
-    does = f"{'removes' if gives >= 0 else 'adds'} {_percent(abs(gives))}"
-    return f"; alpha asks it to remove {_percent(alpha)} of the loss before it, and it {does}"
-
-
-def _percent(share: float) -> str:
-    """A share in percent, two digits of what is small.
-
-    >>> _percent(0.0128), _percent(0.996), _percent(13.04), _percent(1e-6)
-    ('1.3 %', '100 %', '1,304 %', 'less than 0.01 %')
-    """
-    if 0 < share < 1e-4:
-        return "less than 0.01 %"
-    return f"{100 * share:,.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"
+    does = f"{'removes' if gives >= 0 else 'adds'} {percent(abs(gives))}"
+    return f"; alpha asks it to remove {percent(alpha)} of the loss before it, and it {does}"
 
 
 def _behind(entry: SettingSummary, metric: Metric) -> str:

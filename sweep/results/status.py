@@ -201,7 +201,7 @@ def _setting_status(setting: SettingView, space: SearchSpace) -> SettingStatus:
     winner = None if space.phase == "confirmation" else winner_of(setting.results)
     return SettingStatus(
         setting=setting.setting.name,
-        proposals=ProposalCounts(**setting.counts(space)),
+        proposals=setting.counts(space),
         arms=FinalArms(
             wanted=(space.proposals_of(setting.setting) + 1) * len(space.search_seeds),
             final=sum(arm.is_final for arm in setting.arms),

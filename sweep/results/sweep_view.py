@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from search_spaces.space import SearchSpace, Setting
+from sweep.results.summary import ProposalCounts
 from sweep.study.arms import arms_of_proposal, baselines
 from sweep.study.definition import Definition, load_definition
 from sweep.study.pairs import ProposalResult, ReadRecord, judge_proposal
@@ -21,12 +22,7 @@ from sweep.study.proposals import (
     record_key,
     retired_settings,
 )
-from sweep.study.selection import (
-    SettingResult,
-    closest_of,
-    select,
-    winner_of,
-)
+from sweep.study.selection import SettingResult, closest_of, select, winner_of
 from trainables.records.arm_record import ArmRecord, Status
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
@@ -74,13 +70,10 @@ class SettingView:
     results: tuple[ProposalOutcome, ...]  # proposals whose constrained arms are final on every seed
     shown: SettingResult | None  # None: no pair was read
 
-    def counts(self, space: SearchSpace) -> dict[str, int]:
+    def counts(self, space: SearchSpace) -> ProposalCounts:
         """How many proposals are wanted, stored and finished."""
-        return {
-            "wanted": space.proposals_of(self.setting),
-            "stored": len(self.proposals),
-            "finished": len(self.results),
-        }
+        wanted, stored = space.proposals_of(self.setting), len(self.proposals)
+        return ProposalCounts(wanted=wanted, stored=stored, finished=len(self.results))
 
     @property
     def baselines(self) -> dict[str, ArmRecord | None]:
@@ -273,7 +266,6 @@ class _SettingReading:
                 record = replace(record, reports=record.reports[-1:], evaluation=None)
             return ArmPlace(signature, self.setting.name, proposal, end, record)
 
-        name = self.setting.name
         return SettingView(
             self.setting,
             self.proposals,
@@ -282,5 +274,5 @@ class _SettingReading:
                 *(place(s, number) for number, signatures in self.arms.items() for s in signatures),
             ),
             results,
-            select(name, results, complete) if with_pairs else None,
+            select(self.setting.name, results, complete) if with_pairs else None,
         )

@@ -1,4 +1,4 @@
-"""Verdict on a setting's pair in plain words. Pure."""
+"""Verdicts, gains and shares in plain words. Pure."""
 
 from __future__ import annotations
 
@@ -7,12 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from sweep.glossary import brief, two_codes
 from sweep.render.table import number
 from sweep.results.importance import ENOUGH
-from sweep.results.summary import (
-    NO_ARM,
-    ArmSummary,
-    Importance,
-    SettingSummary,
-)
+from sweep.results.summary import NO_ARM, ArmSummary, Importance, SettingSummary
 from sweep.study.selection import FrontierPoint
 from trainables.primal_dual.certificate import LEAST_UNITS, counted
 
@@ -229,3 +224,49 @@ def counted_notes(summaries: Iterable[SettingSummary]) -> list[str]:
 def listed(values: Sequence[float | None] | None) -> str | None:
     """Values by layer in one cell of CSV."""
     return None if values is None else " ".join(map(repr, values))
+
+
+def two_codes_notes(entries: Sequence[SettingSummary]) -> list[str]:
+    """The warning that pairs are of two codes, whose gains say nothing about constraining."""
+    count = sum(bool(codes_text(entry.codes)) for entry in entries)
+    if not count:
+        return []
+    who = "Its pair is" if len(entries) == 1 else f"{count} of {len(entries)} pairs shown are"
+    return [
+        f"{who} of two codes: what differs between the arms may be the code, so no gain counts."
+    ]
+
+
+def size_text(gain: float, least: float | None, unit: str) -> str:
+    """How much better or worse, with a word for what is too small to matter.
+
+    Args:
+        gain: above 0 is better.
+        least: the smallest effect of interest; None: none was named.
+        unit: of both.
+
+    >>> size_text(0.03, 0.2, "grey levels")
+    'slightly better, by 0.03 grey levels, too little to matter (below 0.2)'
+    >>> size_text(-0.9, 0.2, "grey levels")
+    'worse, by 0.9 grey levels'
+    """
+    slight = is_slight(gain, least)
+    way = "better" if gain > 0 else "worse"
+    text = f"{'slightly ' * slight}{way}, by {abs(gain):.3g} {unit}"
+    return f"{text}, too little to matter (below {least:g})" if slight else text
+
+
+def is_slight(gain: float, least: float | None) -> bool:
+    """True if a gain, or a loss, is below the smallest effect of interest."""
+    return least is not None and abs(gain) < least
+
+
+def percent(share: float) -> str:
+    """A share in percent, two digits of what is small.
+
+    >>> percent(0.0128), percent(0.996), percent(13.04), percent(1e-6)
+    ('1.3 %', '100 %', '1,304 %', 'less than 0.01 %')
+    """
+    if 0 < share < 1e-4:
+        return "less than 0.01 %"
+    return f"{100 * share:,.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"

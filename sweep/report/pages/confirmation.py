@@ -135,10 +135,7 @@ def _setting(one: ConfirmedSetting, entry: ConfirmationSummary) -> _Setting:
     ours, values = one.constrained, point_text(one.point)
     how = "named by hand" if one.chosen == "named" else "its winner in the search"
     verdict = of_setting(one, entry)
-    lines = [
-        capitalised(verdict),
-        f"Proposal {one.proposal}, {how}{f': {values}' * bool(values)}.",
-    ]
+    lines = [capitalised(verdict), f"Proposal {one.proposal}, {how}{f': {values}' * bool(values)}."]
     if ours.certified_interval is not None:
         low, high = ours.certified_interval
         lines.append(
@@ -195,10 +192,7 @@ def _arms(one: ConfirmedSetting, entry: ConfirmationSummary) -> Table:
         ),
         ("gain over it", [number(c.mean if c else None, "+.3f") for c in contrasts]),
         ("over seeds and test units", [units(c) for c in contrasts]),
-        (
-            "certified",
-            [f"{arm.certified.feasible} of {arm.seeds}" for arm in kinds.values()],
-        ),
+        ("certified", [f"{arm.certified.feasible} of {arm.seeds}" for arm in kinds.values()]),
     ]
     return Table("arms", "Arms", [], shown, [], texts=3)
 
