@@ -1,25 +1,32 @@
 r"""LaTeX of one table: floats of the width of a column. Pure.
 
 Columns that do not fit beside each other stand below each other, as panels with the same labels,
-and rows that do not fit in a column of text go into further floats. Widths are those of cmr8, which
-the article class sets at 10pt in \footnotesize.
+and rows that do not fit in a column of text go into further floats.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from sweep.render.table import Bold, Table, note_texts
+from sweep.render.latex_text import (
+    COLUMN_PT,
+    LABEL_PT,
+    cell_text,
+    escaped,
+    header_text,
+    shortened,
+    title_text,
+    width_pt,
+    with_symbols,
+)
+from sweep.render.table import Table, note_texts
 
 PACKAGES = "booktabs"
-COLUMN_PT = 228  # of two columns in the article class; conferences have 235 to 252
 LINES = 44  # of a column of text, for the rows and notes of one float
 _GAP_PT = 4.0  # between columns
-_LABEL_PT = 96.0  # a wider label breaks
 
 
 @dataclass(frozen=True)
@@ -33,8 +40,8 @@ class _Column:
 
     @property
     def width(self) -> float:
-        width = max(map(_width, (*_shortened(self.header).split(), *self.cells)), default=0.0)
-        return min(width, _LABEL_PT) if self.is_label else width
+        width = max(map(width_pt, (*shortened(self.header).split(), *self.cells)), default=0.0)
+        return min(width, LABEL_PT) if self.is_label else width
 
 
 Panel = Sequence[_Column]
@@ -52,7 +59,7 @@ def to_latex(table: Table, sweep: str) -> str:
     titles = [", ".join(head) for head in heads]
     panels = _panels(_columns(table))
     parts = _parts(titles, len(panels))
-    notes = [rf"{_symbols(escaped(note))}\par" for note in note_texts(table)]
+    notes = [rf"{with_symbols(escaped(note))}\par" for note in note_texts(table)]
     lines = [rf"% In the preamble: \usepackage{{{PACKAGES}}}"]
     for number, part in enumerate(parts, start=1):
         which = f", part {number} of {len(parts)}" if len(parts) > 1 else ""
@@ -82,7 +89,7 @@ def _columns(table: Table) -> list[_Column]:
     columns = []
     for place, (text, cells) in enumerate(table.shown[table.headed :], start=table.headed):
         group, _, header = text.rpartition(": ")
-        columns.append(_Column(group, header, [*map(_shortened, cells)], place < table.texts))
+        columns.append(_Column(group, header, [*map(shortened, cells)], place < table.texts))
     return columns
 
 
@@ -123,7 +130,7 @@ def _packed(widths: Sequence[float], room: float) -> list[list[int]]:
 
 def _group_width(group: Panel) -> float:
     beside = sum(column.width for column in group) + _GAP_PT * (len(group) - 1)
-    return max(beside, _width(_shortened(group[0].group)))
+    return max(beside, width_pt(shortened(group[0].group)))
 
 
 def _parts(titles: Sequence[str], panels: int) -> list[list[int]]:
@@ -151,7 +158,7 @@ def _height(titles: Sequence[str], panels: int) -> float:
 
 
 def _lines(text: str) -> int:
-    return 1 + int(1.1 * _width(text) // COLUMN_PT)
+    return 1 + int(1.1 * width_pt(text) // COLUMN_PT)
 
 
 # --- what is written ------------------------------------------------------------------------------
@@ -168,9 +175,9 @@ def _tabular(panel: Panel, titles: Sequence[str], rows: Sequence[int]) -> list[s
             continue
         if title != above:
             lines += [r"\addlinespace"] * bool(above)
-            lines.append(rf"\multicolumn{{1}}{{@{{}}l}}{{\rlap{{{_title(title)}}}}} \\")
+            lines.append(rf"\multicolumn{{1}}{{@{{}}l}}{{\rlap{{{title_text(title)}}}}} \\")
             above = title
-        cells = [_cell(column.cells[row], is_label=column.is_label) for column in panel]
+        cells = [cell_text(column.cells[row], is_label=column.is_label) for column in panel]
         lines.append(" & ".join(cells) + r" \\")
     return [*lines, r"\bottomrule", r"\end{tabular*}"]
 
@@ -181,141 +188,10 @@ def _headers(panel: Panel) -> Iterator[str]:
     if any(name for name, _ in spans):
         cells, rules, first = [], "", 1
         for name, count in spans:
-            text = escaped(_shortened(name))
+            text = escaped(shortened(name))
             cells.append(rf"\multicolumn{{{count}}}{{c}}{{{text}}}" if name else "&" * (count - 1))
             rules += rf"\cmidrule(l){{{first}-{first + count - 1}}}" if name else ""
             first += count
         yield " & ".join(cells) + r" \\"
         yield rules
-    yield " & ".join(_header(c.header, "l" if c.is_label else "r") for c in panel) + r" \\"
-
-
-def _title(text: str) -> str:
-    if 1.05 * _width(text) <= COLUMN_PT:
-        return escaped(text)
-    return rf"\parbox[t]{{\columnwidth}}{{\raggedright {escaped(text)}\strut}}"
-
-
-_SHORT = {  # in LaTeX, where a column is narrow
-    "(selection-biased)": "(biased)",
-    "unconstrained": "unconstr.",
-    "constrained": "constr.",
-}
-
-
-def _shortened(text: str) -> str:
-    if isinstance(text, Bold):
-        return text
-    for long, short in _SHORT.items():
-        text = text.replace(long, short)
-    return text
-
-
-def _header(text: str, side: str) -> str:
-    r"""A header, a word a line.
-
-    >>> _header("unconstrained loss", "r")
-    '\\shortstack[r]{unconstr.\\\\loss}'
-    """
-    words = [_symbols(escaped(word)) for word in _shortened(text).split()]
-    stacked = r"\\".join(words)
-    return stacked if len(words) == 1 else rf"\shortstack[{side}]{{{stacked}}}"
-
-
-_SYMBOLS = {"alpha": r"$\alpha$", "gamma": r"$\gamma$", "f0": "$f_0$"}
-
-
-def _symbols(written: str) -> str:
-    r"""Words of a header or a note as symbols; within names they stay words.
-
-    >>> _symbols(r"at train gamma: alpha, train\_gamma, alpha-run")
-    'at train $\\gamma$: $\\alpha$, train\\_gamma, alpha-run'
-    """
-    alone = rf"(?<![\w.\\-])({'|'.join(_SYMBOLS)})(?!\w|-|\.\w)"
-    return re.sub(alone, lambda word: _SYMBOLS[word[1]], written)
-
-
-_NUMBER = re.compile(r"([+-]?\d[\d.]*)(?:e([+-]?\d+))?")
-
-
-def _cell(text: str, *, is_label: bool = False) -> str:
-    r"""A number in math mode, so that its minus is one and its exponent is raised; a label breaks.
-
-    >>> _cell("-0.5"), _cell("5.17e-05"), _cell(Bold("+0.5")), _cell("1.5?")
-    ('$-0.5$', '$5.17\\times10^{-5}$', '$\\mathbf{+0.5}$', '$1.5$\\textsuperscript{?}')
-    """
-    if is_label and _width(text) > _LABEL_PT:
-        return rf"\parbox[t]{{{_LABEL_PT:g}pt}}{{\raggedright {escaped(text)}\strut}}"
-    parsed = re.fullmatch(rf"{_NUMBER.pattern}([{''.join(MARKS)}]*)", text)
-    if parsed is None:
-        plain = re.sub(r"(?<![\w.])[+-]\d[\d.]*", r"$\g<0>$", escaped(text))
-        return rf"\textbf{{{plain}}}" if isinstance(text, Bold) else plain
-    mantissa, exponent, marks = parsed.groups()
-    mantissa = rf"\mathbf{{{mantissa}}}" if isinstance(text, Bold) else mantissa
-    raised = rf"\times10^{{{int(exponent)}}}" if exponent else ""
-    return f"${mantissa}{raised}$" + "".join(MARKS[mark] for mark in marks)
-
-
-MARKS = {  # behind a number, raised
-    "†": r"\textsuperscript{\textdagger}",
-    "✗": r"\textsuperscript{$\times$}",
-    "?": r"\textsuperscript{?}",
-    "°": r"\textsuperscript{$\circ$}",
-    "‡": r"\textsuperscript{$\ddagger$}",
-}
-_ESCAPES = {
-    "\\": r"\textbackslash{}",
-    "&": r"\&",
-    "%": r"\%",
-    "$": r"\$",
-    "#": r"\#",
-    "_": r"\_",
-    "{": r"\{",
-    "}": r"\}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    '"': "''",
-    "—": "---",
-    **{mark: text for mark, text in MARKS.items() if mark != "?"},
-}
-_LONG_WORD = 20  # characters from which a word may break anywhere, since TeX may find no place
-
-
-def escaped(text: str) -> str:
-    r"""Text as LaTeX takes it; a long word may break behind its signs, or else anywhere.
-
-    >>> print(escaped("a_b 50%"), escaped("ucsd_ped2-ut-L3-g0.15-detached"))
-    a\_b 50\% ucsd\_\allowbreak{}ped2-ut-L3-g0.15-detached
-    """
-    return " ".join(map(_escaped_word, text.replace("\n", " ").split(" ")))
-
-
-def _escaped_word(word: str) -> str:
-    pieces = re.findall(_PIECE, word) if len(word) > _LONG_WORD else [word]
-    written = ["".join(_ESCAPES.get(c, c) for c in piece) for piece in pieces]
-    # TeX breaks behind a hyphen by itself
-    return r"\allowbreak{}".join(written).replace(r"-\allowbreak{}", "-")
-
-
-_PIECE = r"[^-_/=:]{0,15}[-_/=:]|.{1,16}"
-
-
-_WIDTHS_PT = {  # of cmr8 at 8pt; of what is not here, those of a capital
-    **dict.fromkeys(" !',.:;[]`il|fjI-", 2.83),
-    **dict.fromkeys('_()trs?°†‡✗"', 3.9),
-    **dict.fromkeys("cez$*/0123456789\\^agovkqxy~", 4.4),
-    **dict.fromkeys("Sbdhnpu", 4.75),
-    **dict.fromkeys("#%mMW—", 8.5),
-}
-
-
-def _width(text: str) -> float:
-    r"""About how wide a text is, in pt; an exponent is written as a power of ten."""
-    if re.fullmatch(_NUMBER, text) and "e" in text:
-        return _width(text.partition("e")[0]) + 33
-    wide = 1.15 if isinstance(text, Bold) else 1.0
-    signs = len(re.findall(r"(?<![\w.])[-]\d", text)) * 4  # a minus is wider than a hyphen
-    return wide * sum(_WIDTHS_PT.get(character, 6.9) for character in text) + signs
+    yield " & ".join(header_text(c.header, "l" if c.is_label else "r") for c in panel) + r" \\"
