@@ -126,18 +126,13 @@ def _doubts(status: SweepStatus, summaries: Sequence[SettingSummary]) -> Iterato
 def _confirmed(confirmed: Sequence[ConfirmationSummary]) -> Iterator[Paragraph]:
     if confirmed:
         names = ", ".join(entry.name for entry in confirmed)
-        text = "On fresh seeds and the test split:"
-        yield Paragraph(text, link="#confirmed", linked=names)
+        yield Paragraph("On fresh seeds and the test split:", link="#confirmed", linked=names)
 
 
 def _confirmation(entry: ConfirmationSummary) -> tuple[str, list[str]]:
-    lines = [
-        f"Plan {entry.plan}; {entry.whole_seeds} of {len(entry.seeds.planned)} planned seeds "
-        "count.",
-        *sentences(entry),
-        *(f"Departs from the plan: {text}" for text in entry.deviations),
-    ]
-    return entry.name, lines
+    counted = f"{entry.whole_seeds} of {len(entry.seeds.planned)} planned seeds count"
+    departures = [f"Departs from the plan: {text}" for text in entry.deviations]
+    return entry.name, [f"Plan {entry.plan}; {counted}.", *sentences(entry), *departures]
 
 
 def _pair_text(summary: SettingSummary) -> str:
@@ -194,8 +189,7 @@ def _setting(summary: SettingSummary, commands: Mapping[str, str]) -> _Setting:
         lines += map(sentence, verdict_lines(summary))
     if summary.not_binding:
         lines.append(sentence(brief("not binding")))
-    has_arms = summary.constrained is not None or summary.unconstrained is not None
-    arms = _arms(summary) if has_arms else []
+    arms = _arms(summary) if summary.constrained or summary.unconstrained else []
     return summary.setting, kind, arms, lines, commands
 
 
@@ -238,10 +232,7 @@ def _ranges(space: SearchSpace, summaries: Sequence[SettingSummary]) -> Table:
     shown = [
         ("searched", [field for field, _ in ranges]),
         ("range", [values for _, values in ranges]),
-        (
-            "settings",
-            ["all" if len(has) == len(named) else ", ".join(has) for has in ranges.values()],
-        ),
+        ("settings", ["all" if len(s) == len(named) else ", ".join(s) for s in ranges.values()]),
     ]
     return Table("searched", "What was searched", [], shown, [], texts=3)
 
