@@ -1,4 +1,4 @@
-r"""Texts of a LaTeX table: shortened, escaped, with symbols, and their widths. Pure.
+r"""Texts of a LaTeX table: shortened, escaped, with symbols; their widths. Pure.
 
 Widths are those of cmr8, which the article class sets at 10pt in \footnotesize.
 """
