@@ -17,7 +17,7 @@ from sys import intern
 from typing import TYPE_CHECKING
 
 from sweep.tracking.address import TrackingError
-from sweep.tracking.client import CREATED, age, search_runs
+from sweep.tracking.client import CREATED, age, arm_signature, search_runs
 from sweep.tracking.marks import ArmTags, Verdicts
 from sweep.tracking.rows import OBJECTIVE_GAIN, Row, TrackedArm, final_rows, report_metrics
 from sweep.tracking.tags import LAYOUT, LAYOUT_VERSION, tags_of
