@@ -103,8 +103,7 @@ class Runs:
         self, signature: str, name: str, tags: Mapping[str, str], started_ms: int
     ) -> TrackedRun:
         """The one run of an arm, or of the sweep (signature ''), created with tags if need be."""
-        there = self._there(signature)
-        if there is not None:
+        if (there := self._there(signature)) is not None:
             return there
         first = {**tags, CREATED: str(time.time_ns())}
         self._client.create_run(self.experiment_id, started_ms, first, run_name=name)
@@ -212,8 +211,7 @@ class Runs:
     def _search(self, signature: str) -> TrackedRun | None:
         """The oldest active run of the arm; any younger one is a lost race and is deleted."""
         wanted = f"tags.signature = '{signature}'" if signature else "tags.kind = 'sweep'"
-        runs = search_runs(self._client, self.experiment_id, wanted)
-        oldest_first = sorted(runs, key=age)
+        oldest_first = sorted(search_runs(self._client, self.experiment_id, wanted), key=age)
         for run in oldest_first[1:]:
             self._client.delete_run(run.info.run_id)
         self.let_go(signature)
