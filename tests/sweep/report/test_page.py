@@ -19,7 +19,7 @@ from search_spaces.space import Choice, Setting
 from sweep.confirmation.replications import plan_replications
 from sweep.glossary import TERMS
 from sweep.render.table import NOTHING
-from sweep.report import report as reports
+from sweep.report import drawing
 from sweep.report.drawing import drawn
 from sweep.report.figures import FIGURES, drawing_of
 from sweep.report.measured import confirmations as confirmations_of
@@ -395,7 +395,7 @@ def test_many_settings_are_drawn_by_processes_as_by_one(
     data = measured(view_of(stored), ArmStore(stored).record, {}, [FIRST, SECOND])
     keys = ["gains", "gain-by-gamma", "layers"]
     alone = drawn(data, keys, ("png",))
-    monkeypatch.setattr(reports, "FEW", 1)
+    monkeypatch.setattr(drawing, "FEW", 1)
     assert drawn(data, keys, ("png",)) == alone
     assert list(alone) == keys
 
