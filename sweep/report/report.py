@@ -31,12 +31,6 @@ def report(
 ) -> list[str]:
     """Write the report below ``out``, over one that is there, and return the names of its files.
 
-    Args:
-        source: the sweep; a search or a confirmation.
-        out: a folder, or where one is to be.
-        formats: of the figures as files; the page has its own.
-        replace: one that is there goes also where it is of more arms.
-
     Raises:
         Misuse: ``out`` is a file, or has the report of another sweep or of more arms.
     """

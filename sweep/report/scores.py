@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweep.report.measured import Measured
 from sweep.report.panels import bands, mark_training, per_setting, scores
-from sweep.report.style import ARMS, GREY, OURS, grid, legend
+from sweep.report.style import ARMS, GREY, OURS, grid, legend, shade
 from sweep.results.summary import Gain
 from trainables.registry.task_facts import reference_label
 
@@ -132,8 +132,6 @@ def by_train_gamma(data: Measured) -> Figure | None:
 
 
 def _by_family(data: Measured, field: str, title: str) -> Figure | None:
-    import matplotlib as mpl
-
     measured = [
         [name for name in family if not scores(data, name).is_empty]
         for family in families(data, field)
@@ -147,7 +145,7 @@ def _by_family(data: Measured, field: str, title: str) -> Figure | None:
         for axis, (arm, (arm_label, *_)) in zip(pair, ARMS.items(), strict=True):
             for number, name in enumerate(names):
                 mean = scores(data, name).where(arm=arm).mean_by("severity")
-                colour = mpl.colormaps["viridis"](0.85 * number / (len(names) - 1))
+                colour = shade(0.85 * number / (len(names) - 1))
                 look: dict[str, Any] = {"color": colour, "marker": "os^Dv<>"[number % 7]}
                 label = f"{title} {data.runs[name].value_of(field):g}"
                 axis.plot(mean.index, mean.to_numpy(), label=label, **look)

@@ -12,16 +12,19 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
+from sweep.results.summary import ArmName
+
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-ARMS = {  # what an arm is called, its colour, line and marker
+# What an arm is called, its colour, line and marker.
+ARMS: dict[ArmName, tuple[str, str, str, str]] = {
     "constrained": ("constrained", "#0072B2", "-", "o"),
     "unconstrained": ("plain training", "#D55E00", "--", "s"),
 }
-LAYERED: dict[str, dict[str, Any]] = {  # where lines of both coincide, both are seen
+LAYERED: dict[ArmName, dict[str, Any]] = {  # where lines of both coincide, both are seen
     "constrained": {"zorder": 2.2},
     "unconstrained": {"zorder": 2.1, "linewidth": 2.4, "markersize": 4.5},
 }
@@ -53,6 +56,13 @@ SMALL = 6.5  # points: the least that is read in print
 COLUMN_IN = 3.35  # width of a column of two
 PANEL_IN = 1.9  # height of a panel
 HEAD = 70  # characters of SMALL in a column
+
+
+def shade(fraction: float) -> Any:
+    """The colour of a line among ordered ones: dark at 0, bright at 1."""
+    import matplotlib as mpl
+
+    return mpl.colormaps["viridis"](fraction)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweep.report.measured import Measured
 from sweep.report.panels import Panel, per_setting
-from sweep.report.style import ARMS, grid, legend
+from sweep.report.style import ARMS, grid, legend, shade
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,8 +21,6 @@ def trajectories(data: Measured) -> Figure | None:
 
 
 def _series(data: Measured, series: str, y: str) -> Panel:
-    import matplotlib as mpl
-
     of_series = data.steps.where(series=series, arm="constrained")
 
     def drawn(axis: Axes, setting: str) -> bool:
@@ -31,7 +29,7 @@ def _series(data: Measured, series: str, y: str) -> Panel:
         ends = {layers[0]: "first layer", layers[-1]: "last layer"} if layers else {}
         for layer in layers:
             mean = rows.where(layer=layer).mean_by("step")
-            colour = mpl.colormaps["viridis"](0.9 * layer / layers[-1])
+            colour = shade(0.9 * layer / layers[-1])
             drawn_as: dict[str, Any] = {"color": colour, "marker": ".", "linewidth": 0.9}
             axis.plot(mean.index, mean.to_numpy(), label=ends.get(layer), **drawn_as)
         return bool(layers)

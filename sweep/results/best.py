@@ -22,12 +22,7 @@ from trainables.plain import Json, finite
 
 
 def best_summaries(view: SweepView, run_ids: Mapping[str, str]) -> list[SettingSummary]:
-    """One summary per setting: its winner, or the closest pair and why there is no winner.
-
-    Args:
-        view: the sweep.
-        run_ids: MLflow run by signature, as far as they are known.
-    """
+    """One summary per setting: its winner, or the closest pair and why there is no winner."""
     return [finite(_best(view, setting, run_ids)) for setting in view.settings]
 
 

@@ -62,6 +62,7 @@ from sweep.confirmation.summary import ConfirmationSummary, Family
 from sweep.render.table import Column
 from sweep.report import search
 from sweep.report.measured import Measured
+from sweep.report.style import ARMS
 from sweep.results.provenance import Manifest
 from sweep.results.status import SweepStatus
 from sweep.results.summary import ArmSummary, SettingSummary
@@ -98,6 +99,8 @@ def draw(data: Measured) -> None:
     data.steps.indexed("arm", "sed")  # wrong
     data.proposals[search.OBJETIVE]  # wrong
     data.ratios[0].share_below  # wrong
+    ARMS["unconstraind"]  # wrong
+    ARMS["unconstrained"]
 
 
 def mark(row: Row) -> Family:
