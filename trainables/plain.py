@@ -70,13 +70,24 @@ def _reader(kind: Any) -> Callable[[Json], Json]:
     if origin is tuple:
         return lambda plain: tuple(map(inner, plain)) if isinstance(plain, list) else plain
     if inner is _as_it_is:  # as JSON has it, however many numbers are in it
-        return inner
+        return _holder(origin if origin is Mapping else Sequence) if origin in _HOLDERS else inner
     if origin is Mapping:
         return lambda plain: plain if plain is None else {k: inner(v) for k, v in plain.items()}
     return lambda plain: plain if plain is None else list(map(inner, plain))
 
 
 _HOLDERS = (Mapping, Sequence, list, tuple)
+
+
+def _holder(kind: type) -> Callable[[Json], Json]:
+    """Read a value that is of this kind, or None; TypeError for another."""
+
+    def read(plain: Json) -> Json:
+        if plain is None or (isinstance(plain, kind) and not isinstance(plain, str)):
+            return plain
+        raise TypeError(f"{plain!r} is no {kind.__name__}")
+
+    return read
 
 
 def _as_it_is(plain: Json) -> Json:

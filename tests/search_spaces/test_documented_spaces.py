@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from search_spaces import catalog
+from search_spaces.effects.descent import twice
 from search_spaces.ranges import LogReach, Range, decay_of, ends_of, into
 from search_spaces.space import SearchSpace, Setting
 from trainables.config.arm import ConstraintConfig
@@ -64,7 +65,7 @@ def other_highest_alphas(space: SearchSpace) -> list[float]:
     """Highest alphas that do not ask for twice the first guess's descent: none."""
     highest = [float(ends_of(space.ranges_of(s)["constraint.alpha"])[1]) for s in space.settings]
     firsts = [s.fields["constraint.alpha"] for s in space.settings]
-    return [h for h, alpha in zip(highest, firsts, strict=True) if h != catalog.twice(alpha)]
+    return [h for h, alpha in zip(highest, firsts, strict=True) if h != twice(alpha)]
 
 
 def once(ranges: list[Range]) -> list[float]:

@@ -12,7 +12,7 @@ from tests.support.data.text_runs import text_task, tiny_text
 from tests.support.oracles import TINY
 from trainables.build import build_model, build_task, weighting_of
 from trainables.config.arm import ArmConfig
-from trainables.optimizers import optimizer_of
+from trainables.optimizers import Adam, optimizer_of
 from trainables.primal_dual.schedule import lr_factor
 from trainables.tasks.base import Task
 from trainables.training import Training
@@ -101,7 +101,7 @@ def test_weight_decay_shrinks_matrices_and_neither_biases_nor_norms(text: ArmCon
 def test_without_these_options_it_is_the_optimiser_of_before() -> None:
     model = nn.Sequential(nn.Linear(2, 3), nn.LayerNorm(3))
     optimizer = optimizer_of(TINY, model)
-    assert type(optimizer) is torch.optim.Adam
+    assert type(optimizer) is Adam
     (group,) = optimizer.param_groups
     assert [id(p) for p in group["params"]] == [id(p) for p in model.parameters()]
     assert (group["lr"], group["weight_decay"]) == (TINY.primal_lr, 0.0)

@@ -64,7 +64,7 @@ def shown(of: dict[str, Any], width: int, height: int = 24) -> list[str]:
 @pytest.mark.parametrize(
     ("change", "kind"),
     [
-        ({"retired": []}, "AttributeError"),
+        ({"retired": []}, "TypeError"),
         ({"settings": [setting(3, 12, winner=4, objective="low")]}, "ValueError"),
     ],
 )
@@ -74,7 +74,7 @@ def test_an_answer_of_another_shape_is_of_another_version(
     other = {**entry(), **change}
     with pytest.raises(Failure, match=f"{kind}.*Install the same version"), readable("ped2"):
         shown(other, 100)
-    with pytest.raises((AttributeError, ValueError)), readable("ped2", is_remote=False):
+    with pytest.raises((TypeError, ValueError)), readable("ped2", is_remote=False):
         shown(other, 100)
 
 
