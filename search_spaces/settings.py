@@ -106,11 +106,6 @@ def ranges_from_json(plain: Mapping[str, Json]) -> dict[str, Range]:
     return {name: range_from_json(name, r) for name, r in plain.get("ranges", {}).items()}
 
 
-def ranges_to_json(ranges: Mapping[str, Range]) -> dict[str, Json]:
-    """Plain values that ``ranges_from_json`` turns back into equal ranges."""
-    return {name: values.to_json() for name, values in ranges.items()}
-
-
 def require_own(name: str, where: str) -> None:
     """Raise unless the field may differ between the proposals of a setting and its baseline.
 

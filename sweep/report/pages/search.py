@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from search_spaces.settings import ranges_to_json
 from search_spaces.space import SearchSpace
 from sweep.confirmation.summary import ConfirmationSummary
 from sweep.confirmation.words import sentences
@@ -227,8 +226,9 @@ def _ranges(space: SearchSpace, summaries: Sequence[SettingSummary]) -> Table:
     ranges: dict[tuple[str, str], list[str]] = {}
     for setting in space.settings:
         if setting.name in named:
-            for field, values in ranges_to_json({**space.ranges, **setting.ranges}).items():
-                ranges.setdefault((short(field), _range(values)), []).append(setting.name)
+            for field, values in {**space.ranges, **setting.ranges}.items():
+                described = short(field), _range(values.to_json())
+                ranges.setdefault(described, []).append(setting.name)
     shown = [
         ("searched", [field for field, _ in ranges]),
         ("range", [values for _, values in ranges]),
