@@ -34,7 +34,8 @@ class Plain:
     def from_json(cls, plain: Mapping[str, Json]) -> Self:
         """Build from plain values, unchecked; fields that are not in them have their defaults."""
         readers = _readers(cls)  # type: ignore[arg-type]  # a class hashes
-        return cls(**{name: read(plain[name]) for name, read in readers.items() if name in plain})
+        there = _mapping(plain)
+        return cls(**{name: read(there[name]) for name, read in readers.items() if name in there})
 
 
 class StoredPlain(Plain):
@@ -46,7 +47,7 @@ class StoredPlain(Plain):
     def from_json(cls, plain: Mapping[str, Json]) -> Self:
         """Build from plain values; TypeError for a key that is no field."""
         readers = _readers(cls)  # type: ignore[arg-type]
-        return cls(**{name: readers.get(name, _as_it_is)(value) for name, value in plain.items()})
+        return cls(**{n: readers.get(n, _as_it_is)(value) for n, value in _mapping(plain).items()})
 
 
 # Metadata of a field that earlier versions lacked: at its default it is not written, so that the
@@ -77,6 +78,12 @@ def _reader(kind: Any) -> Callable[[Json], Json]:
 
 
 _HOLDERS = (Mapping, Sequence, list, tuple)
+
+
+def _mapping(plain: Json) -> Mapping[str, Json]:
+    if not isinstance(plain, Mapping):
+        raise TypeError(f"{plain!r} is no mapping")
+    return plain
 
 
 def _holder(kind: type) -> Callable[[Json], Json]:

@@ -30,6 +30,7 @@ LONGEST = 24  # characters of the folder that a temporary folder is in
 ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_prestart_worker_first_driver": "0",  # workers start with their actors: saves 2.5 s
+    "PL_DISABLE_FORK": "1",  # as Tune sets it, for models on Lightning
     "RAY_CHDIR_TO_TRIAL_DIR": "0",  # a relative data folder means the same in every process
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # no CSV, JSON and TensorBoard files per trial
     "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
@@ -23,6 +23,8 @@ EXPORT = "descent-sweep export"  # the kind that its manifest names
 MANIFEST = "manifest.json"
 WAIT_S = 60.0  # for another export into the same folder
 LOCK = ".export-lock.tmp"  # of a folder that is written to
+# Keys of an earlier manifest by which it may be replaced; oddities in others are no reason not to.
+_DECIDING = ("kind", "sweep", "files", "complete", "arms", "pairs")
 _SHOWN_LOST = 4  # files that a message names
 _STAGING = ".export-*.tmp"  # what is being written; left over where an export was killed
 
@@ -123,7 +125,7 @@ def earlier_export(out: Path, sweep: str) -> ExportManifest:
         return ExportManifest(sweep=sweep)
     there = None
     with suppress(OSError, ValueError):
-        there = _manifest_of((out / MANIFEST).read_text(encoding="utf-8"))
+        there = _manifest_of((out / MANIFEST).read_text(encoding="utf-8"), _DECIDING)
     if there is None:
         raise Misuse(
             f"the folder {out} holds files that no export wrote; nothing was changed. "
@@ -137,11 +139,13 @@ def earlier_export(out: Path, sweep: str) -> ExportManifest:
     return there
 
 
-def _manifest_of(text: str) -> ExportManifest | None:
-    """The manifest in a file; None where it is none of an export."""
+def _manifest_of(text: str, keys: Collection[str] | None = None) -> ExportManifest | None:
+    """The manifest in a file, or these keys of it alone; None where it is none of an export."""
     with suppress(ValueError, TypeError, AttributeError):
-        manifest = ExportManifest.from_json(json.loads(text))
-        return manifest if manifest.kind == EXPORT else None
+        plain = json.loads(text)
+        if plain.get("kind") == EXPORT:  # a folder of the user's own has no kind, or another
+            there = {k: v for k, v in plain.items() if v is not None and (not keys or k in keys)}
+            return ExportManifest.from_json(there)
     return None
 
 

@@ -42,8 +42,8 @@ class Totals(Plain):
 class ShownPair(Plain):
     """The pair that a setting shows, with the provenance of its arms by seed and kind."""
 
-    proposal: int
-    winner: bool
+    proposal: int | None = None
+    winner: bool = False
     codes: Sequence[str] = ()
     matched_capacity: bool = True
     seeds: Mapping[str, Mapping[str, Json]] = field(default_factory=dict)

@@ -186,6 +186,7 @@ def _write_holder(file: IO[str], holder: dict[str, object]) -> None:
 
 def _holder(path: Path) -> Driver | None:
     try:
-        return Driver.from_json(json.loads(path.read_text()))
-    except (OSError, ValueError, TypeError):
+        plain = json.loads(path.read_text())
+        return Driver(plain["pid"], plain["host"])
+    except (OSError, ValueError, LookupError, TypeError):
         return None

@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from sweep.glossary import explained
 from sweep.render.html import fill
-from sweep.results.provenance import Manifest
+from sweep.results.provenance import Manifest, Totals
 from sweep.results.status import time_text
 from trainables.plain import Json
 
@@ -89,7 +89,7 @@ def as_json(value: Json) -> str:
 
 
 def manifest_of(page: str) -> Manifest | None:
-    """The provenance that stands on a page; None where there is none.
+    """The sweep and the arms that a page is of; None where it does not say it.
 
     >>> manifest_of('<pre tabindex=0>{"sweep": "tiny", "arms": {"final": 9}}</pre>').arms.final
     9
@@ -99,7 +99,7 @@ def manifest_of(page: str) -> Manifest | None:
         with suppress(ValueError, TypeError, AttributeError):
             plain = json.loads(unescape(text))
             if {"sweep", "arms"} <= plain.keys():
-                return Manifest.from_json(plain)
+                return Manifest(sweep=plain["sweep"], arms=Totals.from_json(plain["arms"] or {}))
     return None
 
 

@@ -210,7 +210,9 @@ def test_a_manifest_is_read_back_whole(stored: ObjectStore, tmp_path: Path) -> N
     assert text_of(ExportManifest.from_json(json.loads(text)).to_json()) == text
 
 
-@pytest.mark.parametrize("damage", [{"kind": "mine"}, {"arms": 3}, {"files": ["a"]}, {"pairs": 1}])
+@pytest.mark.parametrize(
+    "damage", [{"kind": "mine"}, {"kind": None}, {"arms": 3}, {"files": ["a"]}, {"pairs": 1}]
+)
 def test_a_folder_without_a_manifest_of_an_export_is_left_alone(
     stored: ObjectStore, tmp_path: Path, damage: dict[str, Any]
 ) -> None:
@@ -220,6 +222,34 @@ def test_a_folder_without_a_manifest_of_an_export_is_left_alone(
     before = contents(tmp_path / "out")
     with pytest.raises(Misuse, match="no export wrote"):
         write(stored, tmp_path / "out", replace=True)
+    assert contents(tmp_path / "out") == before
+
+
+def test_a_folder_whose_manifest_says_no_kind_is_the_users_own(
+    stored: ObjectStore, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.txt").write_text("keep")
+    name = load_sweep(stored, "tiny", "pairs").definition.name
+    (tmp_path / MANIFEST).write_text(json.dumps({"sweep": name, "files": {"mine.txt": None}}))
+    before = contents(tmp_path)
+    with pytest.raises(Misuse, match="no export wrote"):
+        write(stored, tmp_path, replace=True)
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    "oddity", [{"arms": None}, {"pairs": None}, {"data": ["a"]}, {"data": [{}]}, {"tomorrow": 1}]
+)
+def test_an_oddity_of_its_manifest_is_no_reason_not_to_replace_an_export(
+    stored: ObjectStore, tmp_path: Path, oddity: dict[str, Any]
+) -> None:
+    write(stored, tmp_path / "out")
+    before = contents(tmp_path / "out")
+    path = tmp_path / "out" / MANIFEST
+    plain = json.loads(path.read_text())
+    plain["pairs"] = {name: {} for name in plain["pairs"]}
+    path.write_text(json.dumps(plain | oddity))
+    write(stored, tmp_path / "out")
     assert contents(tmp_path / "out") == before
 
 
