@@ -19,7 +19,13 @@ from trainables.primal_dual.idle_options import require_effect
 from trainables.primal_dual.lagrangian import PrimalDual
 from trainables.primal_dual.weighting import Control, LastLayer, Weighting
 from trainables.random_keys import keyed_generator, seed_of
-from trainables.registry.lookup import facts_of, model_spec, require_no_clash, returning, task_spec
+from trainables.registry.find_plugins import (
+    facts_of,
+    model_spec,
+    require_no_clash,
+    returning,
+    task_spec,
+)
 from trainables.tasks.base import Task
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from trainables.code_version import code_version
 from trainables.plain import Json
-from trainables.registry.lookup import installed
+from trainables.registry.find_plugins import installed
 
 PACKAGES = (
     "descent-sweep", "torch", "numpy", "transformers", "peft", "av", "pillow", "ray", "optuna",

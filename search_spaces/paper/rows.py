@@ -9,7 +9,7 @@ from search_spaces.paper.video import DATA_SETS, TRAIN_GAMMAS
 from search_spaces.ranges import Range
 from search_spaces.settings import Setting
 from trainables.plain import Json
-from trainables.registry.lookup import facts_of, model_spec
+from trainables.registry.find_plugins import facts_of, model_spec
 
 
 def setting(

@@ -18,7 +18,7 @@ from sweep.results.summary import SettingSummary
 from sweep.results.tables.results import results_table
 from sweep.results.verdict_text import verdict_lines
 from sweep.study.selection import outcome_text
-from trainables.registry.lookup import facts_of
+from trainables.registry.find_plugins import facts_of
 from trainables.registry.task_facts import Metric
 
 _TEMPLATE = Path(__file__).with_name("notebook.html.jinja")

@@ -24,7 +24,7 @@ from trainables.fetching.fetched_folders import listed
 from trainables.fetching.remote_folders import is_address, without_scheme
 from trainables.fetching.stand_ins import first_stand_in, stand_in
 from trainables.registry.built_in import INSTRUCTIONS, TEXTS, VIDEOS
-from trainables.registry.lookup import data_set_spec, facts_of, model_spec
+from trainables.registry.find_plugins import data_set_spec, facts_of, model_spec
 from trainables.registry.task_facts import DataGroup
 
 DATA_ADVICE = (

@@ -16,7 +16,7 @@ from sweep.results.summary import SettingSummary
 from sweep.results.verdict_text import codes_text, is_slight, percent, two_codes_notes
 from sweep.study.pairs import ROUNDING
 from trainables.config.arm import ArmConfig
-from trainables.registry.lookup import facts_of
+from trainables.registry.find_plugins import facts_of
 from trainables.registry.task_facts import Metric
 
 # A linear filter that training the network is to beat, the one that knows least first.

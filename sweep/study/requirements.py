@@ -24,7 +24,7 @@ from trainables.code_version import DISTRIBUTION
 from trainables.config.arm import ArmConfig, DataConfig
 from trainables.errors import BadData, Failure, InvalidValue, Misuse, SweepError
 from trainables.fetching.remote_folders import is_address, without_scheme
-from trainables.registry.lookup import known_data_set
+from trainables.registry.find_plugins import known_data_set
 
 TELL_EVERY_S = 5.0  # between two lines on the progress of a fetch
 _FOLDER = "data.folder"

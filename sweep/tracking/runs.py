@@ -20,7 +20,7 @@ from sweep.tracking.address import TrackingError
 from sweep.tracking.client import CREATED, age, arm_signature, search_runs
 from sweep.tracking.marks import ArmTags, Verdicts
 from sweep.tracking.rows import OBJECTIVE_GAIN, Row, TrackedArm, final_rows, report_metrics
-from sweep.tracking.tags import LAYOUT, LAYOUT_VERSION, tags_of
+from sweep.tracking.tags_and_notes import LAYOUT, LAYOUT_VERSION, tags_of
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

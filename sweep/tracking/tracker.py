@@ -46,7 +46,7 @@ from sweep.tracking.runs import (
     is_of_earlier_attempt,
     missing_final_rows,
 )
-from sweep.tracking.tags import (
+from sweep.tracking.tags_and_notes import (
     NOTE,
     RUN_STATUS,
     first_tags,

@@ -15,7 +15,7 @@ from tests.support.plugins.plugin_packages import write_package
 from trainables.config.arm import ArmConfig, DataConfig
 from trainables.environment import environment
 from trainables.errors import Misuse
-from trainables.registry import TaskSpec, lookup
+from trainables.registry import TaskSpec, find_plugins
 from trainables_testing.data_sets import check_texts, check_videos
 from trainables_testing.models import check_model
 from trainables_testing.promises import BrokenContract
@@ -52,10 +52,10 @@ def brought(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         group: {name.lower(): f"tests.support.plugins.broken_plugins:{name}" for name in of_group}
         for group, of_group in names.items()
     }
-    lookup._entry_points.cache_clear()
+    find_plugins._entry_points.cache_clear()
     monkeypatch.syspath_prepend(write_package(tmp_path / "site", "broken", "1.0", points, {}))
     yield
-    lookup._entry_points.cache_clear()
+    find_plugins._entry_points.cache_clear()
     environment.cache_clear()
 
 

@@ -42,9 +42,9 @@ from trainables.environment import environment
 from trainables.errors import BadData, InvalidValue, Misuse, UnknownName
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
-from trainables.registry import ModelSpec, TaskSpec, lookup
+from trainables.registry import ModelSpec, TaskSpec, find_plugins
 from trainables.registry.built_in import MODELS, TASKS, VIDEOS
-from trainables.registry.lookup import facts_of
+from trainables.registry.find_plugins import facts_of
 from trainables_testing.data_sets import check_texts, check_videos
 from trainables_testing.models import check_model
 from trainables_testing.tasks import check_task
@@ -54,8 +54,8 @@ Install = Callable[..., Path]
 
 def forget() -> None:
     """What this process knows of installed packages is looked up anew."""
-    lookup._entry_points.cache_clear()
-    lookup._loaded.cache_clear()
+    find_plugins._entry_points.cache_clear()
+    find_plugins._loaded.cache_clear()
     environment.cache_clear()
 
 
@@ -255,14 +255,15 @@ def test_names_that_files_cannot_have_are_not_found(install: Install) -> None:
     for name in ("a/b", "c d", ""):
         with pytest.raises(UnknownName, match=r"Known: decoder, dust, encoder, text_ut, ut, vit\."):
             ModelConfig(name=name)
-    assert lookup.installed() == {}
+    assert find_plugins.installed() == {}
 
 
 def test_a_description_of_built_in_things_asks_for_no_plug_in() -> None:
     code = (
-        "import sys; from search_spaces import catalog; from trainables.registry import lookup;"
+        "import sys; from search_spaces import catalog;"
+        "from trainables.registry import find_plugins;"
         "catalog.find('quickstart'); catalog.find('video_denoising_ut');"
-        "print(lookup._entry_points.cache_info().misses, 'torch' in sys.modules)"
+        "print(find_plugins._entry_points.cache_info().misses, 'torch' in sys.modules)"
     )
     ran = subprocess.run((sys.executable, "-c", code), cwd=REPOSITORY, capture_output=True)
     assert ran.stdout.split() == [b"0", b"False"], ran.stderr

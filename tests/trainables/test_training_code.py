@@ -20,7 +20,7 @@ from trainables.environment import changed_since
 from trainables.records.arm_record import UNKNOWN_CODE, ArmRecord, code_text
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
-from trainables.registry import lookup
+from trainables.registry import find_plugins
 from trainables.registry import training_code as digests
 from trainables.registry.training_code import DECIDES_NOTHING, TRAINING, training_code
 from trainables.trial import PROBLEM, STORE_PROBLEM, ArmTrial
@@ -39,8 +39,8 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
     """``install(code)``: the package acme-sweep of that one module brings the model mine."""
 
     def forget() -> None:
-        lookup._entry_points.cache_clear()
-        lookup._loaded.cache_clear()
+        find_plugins._entry_points.cache_clear()
+        find_plugins._loaded.cache_clear()
         for name in [name for name in sys.modules if name.startswith("acme")]:
             del sys.modules[name]
 
@@ -57,11 +57,11 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
 
 def training_modules(task: str, model: str, data: str) -> set[str]:
     """Modules of this project that the digest of an arm of built-in parts covers."""
-    group = lookup.task_spec(task).facts.data_group
+    group = find_plugins.task_spec(task).facts.data_group
     roots = set(TRAINING)
-    roots |= digests._modules_of("tasks", task, lookup.task_spec(task))
-    roots |= digests._modules_of("models", model, lookup.model_spec(model))
-    roots |= digests._modules_of(group, data, lookup.data_set_spec(group, data))
+    roots |= digests._modules_of("tasks", task, find_plugins.task_spec(task))
+    roots |= digests._modules_of("models", model, find_plugins.model_spec(model))
+    roots |= digests._modules_of(group, data, find_plugins.data_set_spec(group, data))
     return {line.partition(" ")[0] for line in digests._of_ours(frozenset(roots))}
 
 

@@ -22,7 +22,7 @@ from trainables.config.model import ModelConfig as ModelConfig
 from trainables.config.renamed import FIRST_NAMES, RENAMED
 from trainables.errors import RemovedOption, UnknownName, require
 from trainables.plain import Json, with_names
-from trainables.registry.lookup import facts_of, model_spec
+from trainables.registry.find_plugins import facts_of, model_spec
 from trainables.registry.task_facts import INSTRUCTION_DATA, VIDEO_DATA, TaskFacts
 
 # Raised by hand whenever the same config would train to other numbers than before. A test fails

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from trainables.config.fields import NotNegative, Positive, Rule, Section, at_least
 from trainables.errors import RemovedOption, require
 from trainables.plain import Json
-from trainables.registry.lookup import facts_of
+from trainables.registry.find_plugins import facts_of
 
 # A layer delivers at least 90 % of the descent asked of it (docs/decisions/0001). Where a space
 # says otherwise, verdicts follow it, and early signs the larger one (docs/decisions/0015).

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from trainables.config.fields import NotNegative, Rule, Section
 from trainables.registry.built_in import MODELS
-from trainables.registry.lookup import model_spec
+from trainables.registry.find_plugins import model_spec
 from trainables.registry.specs import OPTIONS, ModelSpec
 
 

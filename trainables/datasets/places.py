@@ -14,7 +14,7 @@ from trainables.config.arm import DataConfig
 from trainables.errors import BadData
 from trainables.fetching import fetched_folders
 from trainables.fetching.fetched_folders import Tell
-from trainables.registry.lookup import known_data_set, listed, require_no_clash
+from trainables.registry.find_plugins import known_data_set, listed, require_no_clash
 from trainables.registry.task_facts import DataGroup
 
 VARIABLE = "SWEEP_DATA"

@@ -15,7 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainables.registry.built_in import BUILT_IN, Group
-from trainables.registry.lookup import data_set_spec, entry_point_module, model_spec, task_spec
+from trainables.registry.find_plugins import (
+    data_set_spec,
+    entry_point_module,
+    model_spec,
+    task_spec,
+)
 from trainables.registry.plugin_code import OURS, plugin_code
 from trainables.registry.source_digest import source
 
@@ -29,7 +34,7 @@ DECIDES_NOTHING = tuple(
     for name in (
         "fetching", "trial", "predictors", "environment", "code_version", "errors", "retries",
         "records.arms", "records.objects", "records.stored_files", "records.parallel_reads",
-        "records.retrying", "registry.built_in", "registry.lookup", "registry.plugin_code",
+        "records.retrying", "registry.built_in", "registry.find_plugins", "registry.plugin_code",
         "registry.source_digest", "registry.training_code", "datasets.places", "machine",
     )
 )  # fmt: skip

@@ -19,7 +19,7 @@ from sweep.results.verdict_text import code_notes, missing_share_text, verdict_l
 from sweep.study.advice import counted
 from sweep.study.selection import outcome_text
 from trainables.config.test_conditions import FAMILIES
-from trainables.registry.lookup import facts_of
+from trainables.registry.find_plugins import facts_of
 from trainables.registry.task_facts import reference_label
 
 FEW_SETTINGS = 4  # of more, each gets a line

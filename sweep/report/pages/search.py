@@ -25,7 +25,7 @@ from sweep.results.summary import ArmSummary, Gain, SettingSummary
 from sweep.results.verdict_text import certified_over, gain_header, infeasible_seeds, verdict_lines
 from sweep.study.selection import outcome_text
 from trainables.plain import Json
-from trainables.registry.lookup import facts_of
+from trainables.registry.find_plugins import facts_of
 
 # For the template: a setting's name, which pair is shown, both arms, sentences, commands.
 _Setting = tuple[str, str, ShortForm, list[str], Mapping[str, str]]

@@ -31,7 +31,7 @@ from trainables.config.test_conditions import (
     severity_key,
     unseen_gammas,
 )
-from trainables.registry.lookup import facts_of
+from trainables.registry.find_plugins import facts_of
 from trainables.registry.task_facts import Metric, reference_label
 
 

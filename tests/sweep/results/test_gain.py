@@ -25,7 +25,7 @@ from sweep.results.sweep_view import load_sweep
 from sweep.study.definition import load_definition
 from sweep.tracking.rows import TrackedArm, final_rows
 from sweep.tracking.sources import tracked_arms
-from sweep.tracking.tags import run_note
+from sweep.tracking.tags_and_notes import run_note
 from tests.support import confirmations
 from tests.support.code_figures import ROOT
 from tests.support.command_line import contents, sweep

@@ -26,7 +26,7 @@ from tests.support.training.text_records import LOSSES, SPACE, TEXT, finished
 from trainables.errors import InvalidValue
 from trainables.records.arm_record import ArmRecord, Report
 from trainables.registry.built_in import TASKS
-from trainables.registry.lookup import model_spec
+from trainables.registry.find_plugins import model_spec
 from trainables.registry.task_facts import ACCURACY, RMSE, TOKEN_ACCURACY
 from trainables.signs.early_signs import EarlySigns
 

@@ -26,7 +26,7 @@ from sweep.run.reproduce import _check_expected
 from sweep.study.arms import arms_of_proposal, baselines
 from sweep.study.definition import Definition, put_definition
 from sweep.tracking.sources import tracked_arms
-from sweep.tracking.tags import tags_of
+from sweep.tracking.tags_and_notes import tags_of
 from tests.support.records import finished
 from tests.support.toy_sweeps import LOSSES, PLAIN, definition, outcomes, started, train
 from trainables.errors import Failure

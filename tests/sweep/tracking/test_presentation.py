@@ -17,7 +17,7 @@ from sweep.tracking import marks, views
 from sweep.tracking.client import make_client, search_runs
 from sweep.tracking.marks import Verdicts
 from sweep.tracking.sources import tracked_arms
-from sweep.tracking.tags import LONGEST_TAG, run_note
+from sweep.tracking.tags_and_notes import LONGEST_TAG, run_note
 from sweep.tracking.tracker import LONGEST_NOTE, Tracker, sync_all
 from sweep.tracking.views import searched_fields
 from tests.support.records import finished

@@ -20,7 +20,7 @@ from sweep.tracking.rows import (
     trajectories_csv,
 )
 from sweep.tracking.sources import pair_curves, pair_metrics
-from sweep.tracking.tags import tags_of
+from sweep.tracking.tags_and_notes import tags_of
 from tests.support.records import finished, pair_config
 from tests.support.training.text_records import TEXT
 from tests.support.training.text_records import finished as finished_text

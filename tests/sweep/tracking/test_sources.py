@@ -14,7 +14,7 @@ from sweep.study.arms import Arm, stored_arms
 from sweep.study.definition import load_definition
 from sweep.tracking import sources
 from sweep.tracking.rows import TrackedArm
-from sweep.tracking.tags import run_note, tags_of
+from sweep.tracking.tags_and_notes import run_note, tags_of
 from tests.support.sweeps import DIVERGED, FEASIBLE, FIRST, INFEASIBLE, SECOND, store_sweep
 from trainables.records.arm_record import FEASIBLE as FEASIBLE_METRIC
 from trainables.records.arm_record import MEAN_OVER_GAMMAS, WORST_MISSING_SHARE

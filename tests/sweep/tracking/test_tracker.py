@@ -16,7 +16,7 @@ from sweep.tracking import runs
 from sweep.tracking.address import TrackingError, shown
 from sweep.tracking.client import make_client, run_ids
 from sweep.tracking.rows import final_rows, report_rows, trajectories_csv
-from sweep.tracking.tags import LAYOUT, first_tags
+from sweep.tracking.tags_and_notes import LAYOUT, first_tags
 from sweep.tracking.tracker import Tracker, sync_all
 from sweep.tracking.ui import experiment_urls
 from tests.support.servers.mlflow_servers import rows_of

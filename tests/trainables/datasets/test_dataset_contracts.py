@@ -32,7 +32,7 @@ from trainables.records.arms import ArmStore
 from trainables.records.evaluation import Evaluation
 from trainables.records.objects import ObjectStore
 from trainables.registry import built_in
-from trainables.registry.lookup import data_set_spec
+from trainables.registry.find_plugins import data_set_spec
 from trainables.tasks.denoising import Denoising
 from trainables.training import from_bytes
 from trainables_testing.data_sets import TEXTS, VIDEOS, check_videos

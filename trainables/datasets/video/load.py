@@ -17,14 +17,12 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from trainables.config.arm import DataConfig
-from trainables.datasets.by_split import rounded_up
 from trainables.datasets.places import listed_here, require_fingerprint
 from trainables.datasets.video.clips import RawClip, RawVideo, StoredClip, VideoClips
-from trainables.errors import BadData, InvalidValue
+from trainables.datasets.video.dev_clips import cut, drawn_dev, idle_options
+from trainables.errors import BadData
 from trainables.fetching.cache import built_once
-from trainables.random_keys import seed_of
 
-FEWEST_DRAWN = 4  # training clips from which a seed draws those of dev
 ENLARGED = 0.9  # of data.frame_size: shorter sides are told; those of Ped1 (158 of 160) are not
 _FORMAT = 1  # raised when what an entry holds, or how frames are decoded, changes
 
@@ -42,7 +40,7 @@ def load_video(data: DataConfig, split_seed: int | None = None) -> VideoClips:
             ``data.fingerprint``.
     """
     raw = list_clips(data)
-    held_in, dev_count, test = _cut(raw, data)
+    held_in, dev_count, test = cut(raw, data)
     key = {
         "format": _FORMAT,
         "pillow": _pillow(),
@@ -60,7 +58,7 @@ def load_video(data: DataConfig, split_seed: int | None = None) -> VideoClips:
     training = tuple(StoredClip(*clip) for clip in stored["train"])
     dev = set(range(len(training) - dev_count, len(training)))
     if split_seed is not None:
-        dev = _drawn(raw, data, len(training), dev_count, split_seed)
+        dev = drawn_dev(raw, data, len(training), dev_count, split_seed)
     video = VideoClips(
         folder=folder,
         frame_size=data.frame_size,
@@ -69,7 +67,7 @@ def load_video(data: DataConfig, split_seed: int | None = None) -> VideoClips:
         test_clips=tuple(StoredClip(*clip) for clip in stored["test"]),
         fingerprint=stored["fingerprint"],
         mixed_clips=() if split_seed is None else training,
-        notes=raw.notes + _idle(raw, data),
+        notes=raw.notes + idle_options(raw, data),
     )
     _check(video, data, raw.root)
     return video
@@ -111,48 +109,6 @@ def _pillow() -> str | None:
         return importlib.metadata.version("pillow")
     except importlib.metadata.PackageNotFoundError:
         return None
-
-
-def _cut(raw: RawVideo, data: DataConfig) -> tuple[tuple[RawClip, ...], int, tuple[RawClip, ...]]:
-    """Training clips followed by dev clips, how many of them are dev, and the test clips."""
-    test = raw.test[: data.max_clips]
-    if raw.dev:
-        if data.max_clips is None:
-            return raw.train + raw.dev, len(raw.dev), test
-        dev_count = min(len(raw.dev), max(1, rounded_up(data.max_clips * data.dev_fraction)))
-        dev_count = min(dev_count, data.max_clips - 1)
-        return raw.train[: data.max_clips - dev_count] + raw.dev[:dev_count], dev_count, test
-    training = raw.train[: data.max_clips]
-    if len(training) < 2:
-        raise BadData(
-            f"{data.name} in {raw.root} has {len(training)} training clip(s), but needs at least "
-            "2: one is held out as dev. Add the data set's other training clips."
-        )
-    return training, min(rounded_up(len(training) * data.dev_fraction), len(training) - 1), test
-
-
-def _idle(raw: RawVideo, data: DataConfig) -> tuple[str, ...]:
-    """Notes on options of ``data`` that do nothing for these clips."""
-    is_set = data.dev_fraction != type(data).__dataclass_fields__["dev_fraction"].default
-    if not (is_set and raw.dev and data.max_clips is None):
-        return ()
-    return (
-        f"data.dev_fraction {data.dev_fraction:g} does nothing: {data.name} has a dev split of "
-        "its own.",
-    )
-
-
-def _drawn(raw: RawVideo, data: DataConfig, clips: int, dev_count: int, seed: int) -> set[int]:
-    """Training clips that are dev under a seed: as many as without one."""
-    why = f"it has {clips} training clips, and less than {FEWEST_DRAWN} leave no choice"
-    if raw.dev:
-        why = "it has a dev split of its own"
-    if raw.dev or clips < FEWEST_DRAWN:
-        raise InvalidValue(
-            f"data.split_by_seed must be false for {data.name} in {raw.root}, got true: {why}."
-        )
-    ranks = sorted(range(clips), key=lambda clip: seed_of(seed, "dev", raw.train[clip].name))
-    return set(ranks[:dev_count])
 
 
 def _check(video: VideoClips, data: DataConfig, root: str) -> None:
