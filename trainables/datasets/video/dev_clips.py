@@ -1,4 +1,4 @@
-"""Choice of the training clips that are dev: the last ones, or those that a seed draws."""
+"""Choice of the clips that are dev: the last of training, or those a seed draws."""
 
 from __future__ import annotations
 
