@@ -33,7 +33,7 @@ class _Outcome(Plain):
 class _JudgedProposal(Plain):
     """The part of a judged proposal that every version has stored."""
 
-    point: Mapping[str, Json]
+    point: Mapping[str, Json] | None = None
     outcome: _Outcome | None = None
 
     @property
@@ -80,11 +80,12 @@ def judged_by_setting(
 ) -> Iterator[tuple[str, _JudgedProposal]]:
     """Every judged proposal that names arms, with its setting."""
     for setting in objects.names(proposals):
-        stored = objects.get_derived(
-            f"{proposals}/{setting}/judged.json",
-            lambda plain: [_JudgedProposal.from_json(one) for one in plain.values()],
-        )
-        yield from ((setting, one) for one in stored or () if one.arms)
+        stored = objects.get_derived(f"{proposals}/{setting}/judged.json", dict[str, Json]) or {}
+        # Each by itself: one that is damaged must not hide the arms of the others from `sweep rm`.
+        judged = [
+            _JudgedProposal.from_json(one) for one in stored.values() if isinstance(one, dict)
+        ]
+        yield from ((setting, one) for one in judged if one.arms)
 
 
 def _versions() -> range:
@@ -97,6 +98,8 @@ def _named_by(
 ) -> Iterator[tuple[int, list[str]]]:
     """The version that gives the arms of each verdict their names, and their mended faults."""
     for name, judged in judged_by_setting(objects, proposals):
+        if judged.point is None:
+            continue
         try:
             setting, point = space.setting(name), renamed(judged.point)
             configs = [space.run(setting, point, seed=seed) for seed in space.search_seeds]

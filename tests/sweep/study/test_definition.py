@@ -14,6 +14,7 @@ from sweep.run.run_sweep import command_to_resume
 from sweep.study.definition import (
     Definition,
     folder,
+    judged_arms,
     load_definition,
     put_definition,
     put_extension,
@@ -199,3 +200,22 @@ def test_verdicts_that_earlier_versions_stored_are_read_under_the_present_names(
     (read,) = stored_proposals(objects, definition.name, SETTING)
     assert now.outcome is not None
     assert read == replace(now, outcome=replace(now.outcome, hindrance="not binding"))
+
+
+@pytest.mark.parametrize("damage", [["no verdict"], {"outcome": {"arms": []}}, {}])
+def test_a_verdict_that_cannot_be_read_hides_no_arms_of_the_others(
+    objects: ObjectStore, damage: Any
+) -> None:
+    """`sweep rm` of another sweep asks which arms are in use."""
+    definition = store_sweep(objects, {SETTING: [FEASIBLE, FEASIBLE]})
+    judged = f"{folder(definition.name)}/proposals/{SETTING}/judged.json"
+    plain = objects.get_json(judged)
+    first, second = (
+        {end["signature"] for end in plain[number]["outcome"]["arms"]} for number in ("0", "1")
+    )
+    assert judged_arms(objects, definition.name) == first | second
+    objects.put_json(judged, {**plain, "0": damage})
+    assert judged_arms(objects, definition.name) == second
+    del plain["0"]["point"]
+    objects.put_json(judged, plain)
+    assert judged_arms(objects, definition.name) == first | second
