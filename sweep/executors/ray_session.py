@@ -128,12 +128,8 @@ def ray_parameters(**parameters: object) -> Iterator[None]:
     """
     from ray._private.parameter import RayParams
 
-    real = RayParams.__init__
-    RayParams.__init__ = partialmethod(real, **parameters)  # type: ignore[method-assign, assignment]
-    try:
+    with _replaced(RayParams, __init__=partialmethod(RayParams.__init__, **parameters)):
         yield
-    finally:
-        RayParams.__init__ = real  # type: ignore[method-assign]
 
 
 @contextmanager
@@ -148,12 +144,8 @@ def _without_dashboard() -> Iterator[None]:
     def start_none(node: Node, **_: object) -> None:
         node._webui_url = ""
 
-    real = Node.start_api_server
-    Node.start_api_server = start_none  # type: ignore[assignment, method-assign]
-    try:
+    with _replaced(Node, start_api_server=start_none):
         yield
-    finally:
-        Node.start_api_server = real  # type: ignore[method-assign]
 
 
 @contextmanager
@@ -165,12 +157,21 @@ def _inherited_environment() -> Iterator[None]:
     """
     from ray.tune.execution import class_cache
 
-    real = class_cache.DEFAULT_ENV_VARS, class_cache.ENV_VARS_TO_PROPAGATE
-    class_cache.DEFAULT_ENV_VARS, class_cache.ENV_VARS_TO_PROPAGATE = {}, set()
+    with _replaced(class_cache, DEFAULT_ENV_VARS={}, ENV_VARS_TO_PROPAGATE=set()):
+        yield
+
+
+@contextmanager
+def _replaced(owner: object, **attributes: object) -> Iterator[None]:
+    """Have other attributes of a class or a module of Ray while the block runs."""
+    real = {name: getattr(owner, name) for name in attributes}
+    for name, value in attributes.items():
+        setattr(owner, name, value)
     try:
         yield
     finally:
-        class_cache.DEFAULT_ENV_VARS, class_cache.ENV_VARS_TO_PROPAGATE = real
+        for name, value in real.items():
+            setattr(owner, name, value)
 
 
 @contextmanager
