@@ -9,13 +9,14 @@ from __future__ import annotations
 import io
 import os
 import re
+from collections.abc import Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 
 from sweep.cluster.cluster_yaml import read
 from trainables.errors import Failure, Misuse
-from trainables.plain import Plain
+from trainables.plain import Json, Plain
 
 DASHBOARD_PORT = 8265
 READER_PORT = 8266  # of the head's loopback, for sweep/cli/reader.py
@@ -93,7 +94,8 @@ def find_route(file: Path) -> Route:
 
     A head with a fixed address is not looked up: only the laptop of `ray up` has a note of it.
     """
-    config, head = read(file), _read_head(file)
+    config = read(file)
+    head = _head_from(config)
     start = " ".join(map(str, config.get("head_start_ray_commands") or ()))
     port = re.search(r"--dashboard-port[= ](\d+)", start)
     lists = ("setup_commands", "head_setup_commands", "head_start_ray_commands")
@@ -120,7 +122,7 @@ def find_route(file: Path) -> Route:
 
 def describe_route(file: Path) -> str:
     """The way that ``find_route`` finds, in words, without a request to anybody."""
-    head = _read_head(file)
+    head = _head_from(read(file))
     user = head.ssh_user or "?"
     if head.fixed_address:
         way = f"ssh to {user}@{head.fixed_address}, which {file.name} names"
@@ -132,10 +134,9 @@ def describe_route(file: Path) -> str:
     return way + (", through its ssh_proxy_command" if head.ssh_proxy_command else "")
 
 
-def _read_head(file: Path) -> _Head:
-    plain = read(file)
-    own = {"cluster_name": plain.get("cluster_name")}
-    return _Head.from_json({**plain.get("provider", {}), **(plain.get("auth") or {}), **own})
+def _head_from(config: Mapping[str, Json]) -> _Head:
+    own = {"cluster_name": config.get("cluster_name")}
+    return _Head.from_json({**config.get("provider", {}), **(config.get("auth") or {}), **own})
 
 
 def _head_of(file: Path) -> str:
