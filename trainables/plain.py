@@ -34,7 +34,7 @@ class Plain:
     def from_json(cls, plain: Mapping[str, Json]) -> Self:
         """Build from plain values, unchecked; fields that are not in them have their defaults."""
         readers = _readers(cls)  # type: ignore[arg-type]  # a class hashes
-        there = _mapping(plain)
+        there = _checked(plain, Mapping)
         return cls(**{name: read(there[name]) for name, read in readers.items() if name in there})
 
 
@@ -47,7 +47,8 @@ class StoredPlain(Plain):
     def from_json(cls, plain: Mapping[str, Json]) -> Self:
         """Build from plain values; TypeError for a key that is no field."""
         readers = _readers(cls)  # type: ignore[arg-type]
-        return cls(**{n: readers.get(n, _as_it_is)(value) for n, value in _mapping(plain).items()})
+        there = _checked(plain, Mapping).items()
+        return cls(**{name: readers.get(name, _as_it_is)(value) for name, value in there})
 
 
 # Metadata of a field that earlier versions lacked: at its default it is not written, so that the
@@ -67,11 +68,14 @@ def _reader(kind: Any) -> Callable[[Json], Json]:
         return _reader(args[0])
     if hasattr(kind, "from_json"):
         return lambda plain: plain if plain is None else kind.from_json(plain)
-    inner = _reader(args[-1 if origin is Mapping else 0]) if origin in _HOLDERS else _as_it_is
+    if origin not in _HOLDERS:
+        return _as_it_is
+    inner = _reader(args[-1 if origin is Mapping else 0])
     if origin is tuple:
         return lambda plain: tuple(map(inner, plain)) if isinstance(plain, list) else plain
     if inner is _as_it_is:  # as JSON has it, however many numbers are in it
-        return _holder(origin if origin is Mapping else Sequence) if origin in _HOLDERS else inner
+        holder = Mapping if origin is Mapping else Sequence
+        return lambda plain: plain if plain is None else _checked(plain, holder)
     if origin is Mapping:
         return lambda plain: plain if plain is None else {k: inner(v) for k, v in plain.items()}
     return lambda plain: plain if plain is None else list(map(inner, plain))
@@ -80,21 +84,11 @@ def _reader(kind: Any) -> Callable[[Json], Json]:
 _HOLDERS = (Mapping, Sequence, list, tuple)
 
 
-def _mapping(plain: Json) -> Mapping[str, Json]:
-    if not isinstance(plain, Mapping):
-        raise TypeError(f"{plain!r} is no mapping")
-    return plain
-
-
-def _holder(kind: type) -> Callable[[Json], Json]:
-    """Read a value that is of this kind, or None; TypeError for another."""
-
-    def read(plain: Json) -> Json:
-        if plain is None or (isinstance(plain, kind) and not isinstance(plain, str)):
-            return plain
-        raise TypeError(f"{plain!r} is no {kind.__name__}")
-
-    return read
+def _checked(plain: Json, kind: type) -> Json:
+    """The value if it is of this kind; TypeError for another, and for text."""
+    if isinstance(plain, kind) and not isinstance(plain, str):
+        return plain
+    raise TypeError(f"{plain!r} is no {kind.__name__}")
 
 
 def _as_it_is(plain: Json) -> Json:
