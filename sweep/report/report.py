@@ -11,7 +11,7 @@ from pathlib import Path
 from sweep.confirmation.summary import ConfirmationSummary
 from sweep.report.drawing import FORMATS, drawn
 from sweep.report.figures import FIGURES
-from sweep.report.pages.markup import Pages, manifest_of
+from sweep.report.pages.markup import Pages, subject_of
 from sweep.report.pages.search import page
 from sweep.report.source import Reported, confirmation_commands, search_commands
 from sweep.results import provenance
@@ -113,8 +113,8 @@ def _write(out: Path, files: Mapping[str, bytes], *, replace: bool = False) -> l
 
 def _refuse_less(out: Path, page: str) -> None:
     """Raise Misuse where the page in the folder is of another sweep, or of more arms."""
-    there = manifest_of((out / PAGE).read_text(encoding="utf-8", errors="replace"))
-    this = manifest_of(page)
+    there = subject_of((out / PAGE).read_text(encoding="utf-8", errors="replace"))
+    this = subject_of(page)
     if there is None:
         return
     if this is None or there.sweep != this.sweep:

@@ -11,9 +11,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
-from sweep.results.provenance import Manifest
+from sweep.results.provenance import Manifest, Subject
 from sweep.study.advice import counted
-from trainables.errors import Misuse, StoreError
+from trainables.errors import Misuse, StoreError, list_first
 from trainables.machine import file_locks
 from trainables.machine.atomic_files import write_durably
 from trainables.machine.file_locks import NoLocks
@@ -152,21 +152,20 @@ def _manifest_of(text: str, keys: Collection[str] | None = None) -> ExportManife
 def _refuse_less(
     out: Path, manifest: ExportManifest, earlier: ExportManifest, files: Mapping[str, str]
 ) -> None:
-    refuse_less("export", out, earlier, manifest, sorted(earlier.needed - files.keys()))
+    lost = sorted(earlier.needed - files.keys())
+    refuse_less("export", out, earlier, manifest, lost)
 
 
 def refuse_less(
-    kind: str, out: Path, earlier: Manifest, manifest: Manifest, lost: Sequence[str] = ()
+    kind: str, out: Path, earlier: Subject, this: Subject, lost: Sequence[str] = ()
 ) -> None:
     """Raise Misuse if an export or a report would replace one of more arms, or lose files."""
     more = []
-    there, final = earlier.arms.final, manifest.arms.final
+    there, final = earlier.arms.final, this.arms.final
     if final < there:
-        arms = counted(there, "arm")
-        more.append(f"the results of {arms}, where this one has {final}")
+        more.append(f"the results of {counted(there, 'arm')}, where this one has {final}")
     if lost:
-        others = f" and {len(lost) - _SHOWN_LOST} more" * (len(lost) > _SHOWN_LOST)
-        more.append(f"{', '.join(lost[:_SHOWN_LOST])}{others}, which this one lacks")
+        more.append(f"{list_first(lost, _SHOWN_LOST)}, which this one lacks")
     if more:
         raise Misuse(
             f"the folder {out} holds a fuller {kind} of this sweep: {'; '.join(more)}. Nothing was "

@@ -50,13 +50,20 @@ class ShownPair(Plain):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Manifest(Plain):
+class Subject(Plain):
+    """The sweep that an export or a report is of, and its arms."""
+
+    sweep: str
+    arms: Totals = field(default_factory=Totals)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest(Subject):
     """Provenance of a sweep and of the pairs that it shows.
 
     Fields with a default are those that one of an earlier version may lack.
     """
 
-    sweep: str
     space: str = ""
     definition: Mapping[str, Json] = field(default_factory=dict)
     is_finished: bool = False
@@ -66,7 +73,6 @@ class Manifest(Plain):
     search_seeds: Sequence[int] = ()
     data: Sequence[DataSet] = ()
     environments: Sequence[Mapping[str, Json]] = ()
-    arms: Totals = field(default_factory=Totals)
     pairs: Mapping[str, ShownPair | None] = field(default_factory=dict)  # None: none is finished
 
 

@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from sweep.glossary import explained
 from sweep.render.html import fill
-from sweep.results.provenance import Manifest, Totals
+from sweep.results.provenance import Manifest, Subject
 from sweep.results.status import time_text
 from trainables.plain import Json
 
@@ -88,18 +88,18 @@ def as_json(value: Json) -> str:
     return json.dumps(value, indent=1, sort_keys=True)
 
 
-def manifest_of(page: str) -> Manifest | None:
+def subject_of(page: str) -> Subject | None:
     """The sweep and the arms that a page is of; None where it does not say it.
 
-    >>> manifest_of('<pre tabindex=0>{"sweep": "tiny", "arms": {"final": 9}}</pre>').arms.final
+    >>> subject_of('<pre tabindex=0>{"sweep": "tiny", "arms": {"final": 9}}</pre>').arms.final
     9
-    >>> manifest_of('<pre tabindex=0>["sweep"]</pre>')
+    >>> subject_of('<pre tabindex=0>["sweep"]</pre>')
     """
     for text in re.findall(r"<pre tabindex=0>(.*?)</pre>", page, flags=re.S):
         with suppress(ValueError, TypeError, AttributeError):
             plain = json.loads(unescape(text))
             if {"sweep", "arms"} <= plain.keys():
-                return Manifest(sweep=plain["sweep"], arms=Totals.from_json(plain["arms"] or {}))
+                return Subject.from_json({**plain, "arms": plain["arms"] or {}})
     return None
 
 
