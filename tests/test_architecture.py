@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import file_tree
-from tests.support.code_figures import ROOT, circles, figures, listed_files, modules
+from tests.support.code_figures import PACKAGES, ROOT, circles, figures, listed_files, modules
 from tests.support.file_tree import first_line
 
 # The only files that may import each of these, at any depth of the file.
@@ -200,6 +200,19 @@ def test_modules_load_without_heavy_libraries(module: str, loaded: dict[str, lis
 
 
 # --- names and sizes ----------------------------------------------------------------------------
+
+
+def test_no_module_imports_a_private_name_of_another() -> None:
+    """Outside libraries have theirs, which test_ray_private.py lists for Ray."""
+    private = [
+        f"{file}: {name.name}"
+        for file in modules()
+        for part in ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8")))
+        if isinstance(part, ast.ImportFrom) and str(part.module).partition(".")[0] in PACKAGES
+        for name in part.names
+        if name.name.startswith("_")
+    ]
+    assert not private
 
 
 def test_pairs_are_joined_and_proposals_judged_at_few_places() -> None:

@@ -24,7 +24,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 from transformers.utils import logging
 
 from trainables.errors import BadData, InvalidValue, UnknownName
-from trainables.fetching.checkpoint_files import _folder, _matching, downloaded, files_of
+from trainables.fetching.checkpoint_files import downloaded, files_of, local_folder, matching_files
 from trainables.fetching.remote_folders import is_address
 from trainables.fetching.stand_ins import stand_in
 
@@ -46,7 +46,7 @@ class Checkpoint:
         if is_address(self.name):
             return
         looks_local = self.name.startswith((".", "/", "~")) or self.name.count("/") > 1
-        if looks_local and not (folder := _folder(self.name)).is_dir():
+        if looks_local and not (folder := local_folder(self.name)).is_dir():
             raise UnknownName(
                 f"no checkpoint {self.name!r}: there is no such folder ({folder.absolute()}). "
                 f"model.checkpoint must be a folder with {self._files}, an address such as "
@@ -66,7 +66,7 @@ class Checkpoint:
             UnknownName: it is neither a folder nor among the downloads.
             BadData: files are missing or damaged.
         """
-        folder = _folder(self.name)
+        folder = local_folder(self.name)
         verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
         logging.set_verbosity_error()  # type: ignore[no-untyped-call]
         logging.disable_progress_bar()  # type: ignore[no-untyped-call]
@@ -87,7 +87,7 @@ class Checkpoint:
                     "into its base model (merge_and_unload), and give the folder that "
                     "save_pretrained then writes, with its tokenizer."
                 ) from error
-            for file in sorted(_matching(folder, ("*.*",))):
+            for file in sorted(matching_files(folder, ("*.*",))):
                 if (problem := stand_in(file)) is not None:
                     raise BadData(f"{file} {problem}") from error
             reason = str(error).strip().partition("\n")[0] or type(error).__name__

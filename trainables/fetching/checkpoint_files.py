@@ -27,11 +27,11 @@ def files_of(name: str) -> list[Path]:
 
     Raises OSError and ValueError where it is neither a folder nor downloaded, or cannot be listed.
     """
-    folder = _folder(name)
+    folder = local_folder(name)
     if not folder.is_dir():
         folder = Path(snapshot_download(name, local_files_only=True))
-    weights = _matching(folder, _WEIGHTS) or _matching(folder, _OLD_WEIGHTS)
-    return sorted(_matching(folder, _DESCRIBED) + weights)
+    weights = matching_files(folder, _WEIGHTS) or matching_files(folder, _OLD_WEIGHTS)
+    return sorted(matching_files(folder, _DESCRIBED) + weights)
 
 
 def checkpoint_fingerprint(checkpoint: str) -> str:
@@ -59,7 +59,8 @@ def downloaded() -> list[str]:
     return sorted(folder.name.removeprefix("models--").replace("--", "/") for folder in folders)
 
 
-def _folder(name: str) -> Path:
+def local_folder(name: str) -> Path:
+    """The folder on this machine that a checkpoint's name stands for, whether it exists or not."""
     name = on_this_machine(name)
     try:
         return Path(name).expanduser()
@@ -67,7 +68,8 @@ def _folder(name: str) -> Path:
         return Path(name)
 
 
-def _matching(folder: Path, patterns: tuple[str, ...]) -> list[Path]:
+def matching_files(folder: Path, patterns: tuple[str, ...]) -> list[Path]:
+    """Files of a folder, in the order of the patterns that they match."""
     return [file for pattern in patterns for file in folder.glob(pattern)]
 
 

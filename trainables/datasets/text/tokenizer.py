@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainables.datasets.text.examples import Example
-from trainables.datasets.text.tokenizer_files import _EXPECTED, _VOCABULARIES, tokenizer_folder
+from trainables.datasets.text.tokenizer_files import EXPECTED, VOCABULARIES, tokenizer_folder
 from trainables.errors import BadData, InvalidValue
 
 _ROBERTA_TOKENS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
@@ -79,10 +79,8 @@ def _require_end(tokenizer: Tokenizer, folder: Path) -> None:
 
 def _require_sentencepiece(folder: Path) -> None:
     """BadData where its reader would be missing; transformers then asks for another package."""
-    models = [
-        name for name in _VOCABULARIES if name.endswith(".model") and (folder / name).exists()
-    ]
-    is_plain = any((folder / name).exists() for name in _VOCABULARIES if name not in models)
+    models = [name for name in VOCABULARIES if name.endswith(".model") and (folder / name).exists()]
+    is_plain = any((folder / name).exists() for name in VOCABULARIES if name not in models)
     if models and not is_plain and find_spec("sentencepiece") is None:
         raise BadData(
             f"the tokenizer in {folder} is {models[0]}, which needs the Python package "
@@ -136,7 +134,7 @@ def require_known_words(tokenizer: Tokenizer, ids_M: NDArray[np.int32]) -> None:
             f"the tokenizer in {tokenizer.name_or_path} ({type(tokenizer).__name__}, "
             f"{len(tokenizer)} tokens) knows {known} of the {known + unknown} pieces of the "
             "training texts: its vocabulary is another model's or another language's, or lies "
-            f"under a name that this kind of model does not read. {_EXPECTED}"
+            f"under a name that this kind of model does not read. {EXPECTED}"
         )
 
 
@@ -179,7 +177,7 @@ def _called(tokenizer: Tokenizer, *texts: Any, **options: Any) -> Any:
         return tokenizer(*texts, padding=False, return_attention_mask=False, **options)
     except Exception as error:  # the library raises plain ones
         raise BadData(
-            f"the tokenizer in {tokenizer.name_or_path} cannot read the texts: {error}. {_EXPECTED}"
+            f"the tokenizer in {tokenizer.name_or_path} cannot read the texts: {error}. {EXPECTED}"
         ) from error
 
 

@@ -11,7 +11,7 @@ from huggingface_hub import snapshot_download
 from trainables.errors import BadData
 from trainables.fetching.fetched_folders import on_this_machine
 
-_VOCABULARIES = (  # a tokenizer has one of them; merges.txt goes with vocab.json
+VOCABULARIES = (  # a tokenizer has one of them; merges.txt goes with vocab.json
     *("tokenizer.json", "vocab.txt", "vocab.json", "merges.txt"),
     *("spiece.model", "spm.model", "tokenizer.model"),
     *("sentencepiece.bpe.model", "sentencepiece.model"),
@@ -19,12 +19,12 @@ _VOCABULARIES = (  # a tokenizer has one of them; merges.txt goes with vocab.jso
 
 
 _FILES = (  # all that decides what it does, but for the model's kind
-    *_VOCABULARIES,
+    *VOCABULARIES,
     *("bpe.codes", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
 )
 
 
-_EXPECTED = (
+EXPECTED = (
     "Give a folder with tokenizer.json, or with vocab.txt, or with vocab.json and merges.txt, as "
     "save_pretrained writes them; or the name of a model that is in the Hub's cache on this "
     'machine. On a machine with a network: python -c "import transformers; '
@@ -42,15 +42,15 @@ def tokenizer_folder(place: str) -> Path:
         folder = Path(place).expanduser()
         if not folder.is_dir():
             folder = Path(snapshot_download(place, local_files_only=True))
-        names = [name for name in _VOCABULARIES if (folder / name).is_file()]
+        names = [name for name in VOCABULARIES if (folder / name).is_file()]
     except (OSError, ValueError, RuntimeError) as error:
         raise BadData(
             f"there is no tokenizer {place!r}: neither a folder nor a model in the Hub's cache. "
-            f"{_EXPECTED}"
+            f"{EXPECTED}"
         ) from error
     if names in ([], ["vocab.json"], ["merges.txt"]):
         held = ", ".join(sorted(path.name for path in folder.iterdir())[:5]) or "nothing"
-        raise BadData(f"{folder} (it holds: {held}) has no complete tokenizer. {_EXPECTED}")
+        raise BadData(f"{folder} (it holds: {held}) has no complete tokenizer. {EXPECTED}")
     return folder.resolve()
 
 
