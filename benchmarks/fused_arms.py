@@ -24,6 +24,7 @@ import torch
 from search_spaces.quickstart import SPACE
 from trainables.build import build_model, build_task, parameter_dtype, weighting_of
 from trainables.config.arm import ArmConfig
+from trainables.fused.agreement import may_fuse
 from trainables.fused.training import FusedTraining
 from trainables.tasks.base import Task
 from trainables.training import Training
@@ -79,8 +80,8 @@ def measured(
     """One company against one arm alone, by turns."""
     alone = training_of(company(config, 2)[1], task)
     arms = [training_of(arm, task) for arm in company(config, size)]
+    same_bits = may_fuse(arms)
     fused = FusedTraining(arms)
-    same_bits = fused.same_bits()
     steps, first = max(at_least, 48 // size), 2
     alone.run_to(first)
     fused.run_to(first)

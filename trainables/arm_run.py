@@ -13,14 +13,15 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import torch
+from torch import nn
 
-from trainables.build import build_model, build_task, parameter_dtype, placed, weighting_of
+from trainables.begun_arm import BegunArm, built
+from trainables.build import parameter_dtype
 from trainables.config.arm import ArmConfig
 from trainables.config.constraint import TOLERANCE
-from trainables.environment import environment, is_same_environment
+from trainables.environment import STACK_ROWS, environment, is_same_environment
 from trainables.errors import (
     BadData,
     Crowded,
@@ -32,7 +33,8 @@ from trainables.errors import (
 )
 from trainables.evaluation.evaluate import evaluate
 from trainables.evaluation.measuring import measure
-from trainables.layer_losses import introduce, require_every_layer
+from trainables.evaluation.stacked import Row
+from trainables.layer_losses import require_every_layer
 from trainables.memory import (
     exhausted,
     gpu_is_lost,
@@ -48,23 +50,12 @@ from trainables.records.arm_record import ArmRecord, Report, Status
 from trainables.records.arms import ArmStore
 from trainables.registry.training_code import training_code
 from trainables.retries import ARM_STARTS
-from trainables.sharding.ranks import ALONE, Company, Ranks
+from trainables.sharding.ranks import ALONE, Company
 from trainables.signs.diagnosis import dual_warnings
 from trainables.signs.early_signs import EarlySigns
 from trainables.signs.failures import failure_text
-from trainables.tasks.base import References, Task
+from trainables.tasks.base import Task
 from trainables.training import Training, from_bytes, to_bytes
-
-
-@dataclass
-class _Arm:
-    """State of a running arm in memory."""
-
-    task: Task
-    training: Training
-    references: References
-    device: torch.device
-    eval_seconds: float = 0.0
 
 
 class ArmRun:
@@ -111,7 +102,7 @@ class ArmRun:
         self._counted_ms = 0  # until when the record has what the arm held
         self._starts = 0  # from its last checkpoint, this one included
         self._was_counted = False  # this start of it; only a process that dies leaves it counted
-        self._arm: _Arm | None = None
+        self._arm: BegunArm | None = None
 
     def advance(self) -> ArmRecord:
         """Train to the next report, store the checkpoint, then the record; a no-op once final.
@@ -130,7 +121,7 @@ class ArmRun:
         """
         if self.begin():
             with self._failures_are_outcomes():
-                self.training.run_to(self.next_report)
+                self.run_to(self.next_report)
         self.settle()
         return self.record
 
@@ -148,8 +139,21 @@ class ArmRun:
     @property
     def training(self) -> Training:
         """Training of a run that has begun."""
+        return self._begun.training
+
+    @property
+    def task(self) -> Task:
+        """Task of a run that has begun."""
+        return self._begun.task
+
+    @property
+    def _begun(self) -> BegunArm:
         assert self._arm is not None
-        return self._arm.training
+        return self._arm
+
+    def run_to(self, step: int) -> None:
+        """Take the steps of a run that has begun, without company, until ``step`` are done."""
+        self._begun.run_to(step)
 
     @property
     def next_report(self) -> int:
@@ -157,11 +161,14 @@ class ArmRun:
         every = self.config.report_every
         return min((self.training.step // every + 1) * every, self.config.steps)
 
-    def settle(self) -> None:
-        """Report, and store what the arm came to, where it is trained. Raises as ``advance``."""
+    def settle(self, row: Row | None = None) -> None:
+        """Report, and store what the arm came to, where it is trained. Raises as ``advance``.
+
+        ``row`` is its network among those of others that are evaluated at once.
+        """
         if self._arm is not None and not self.record.is_final:
             with self._failures_are_outcomes():
-                self._settle(self._arm)
+                self._settle(self._arm, row)
 
     def hold(self, part: float) -> None:
         """Set the fraction of this process's place that the arm holds from now on."""
@@ -210,8 +217,11 @@ class ArmRun:
             ) from None
         return failure_text(error)
 
-    def _settle(self, arm: _Arm) -> None:
-        report = self._report(arm)
+    def _settle(self, arm: BegunArm, row: Row | None) -> None:
+        network = row or arm.network()
+        if arm.stack_rows:
+            self.record.environment[STACK_ROWS] = arm.stack_rows
+        report = self._report(arm, network)
         self.record.reports.append(report)
         self._count_held(report.timestamp_ms)
         signs = EarlySigns(self.config, arm.task.scales, arm.task.steps_per_epoch, self._tolerance)
@@ -224,7 +234,7 @@ class ArmRun:
                 "constraint.dual_lr.",
             )
         elif arm.training.step >= self.config.steps:
-            self._finish(arm)
+            self._finish(arm, network)
         elif why := signs.reason_to_stop(self.record.reports):
             self._end("stopped", why)
         else:
@@ -237,7 +247,7 @@ class ArmRun:
             self.store.put_checkpoint(self.signature, arm.training.step, to_bytes(state))
             self.record = self.store.put_record(self.record)
 
-    def _start(self, like: _Arm | None) -> _Arm | None:
+    def _start(self, like: BegunArm | None) -> BegunArm | None:
         """Build the arm, from its newest checkpoint if any; None when it died too often."""
         begun_ms = self._counted_ms = _now_ms()
         torch.set_num_threads(self.config.threads)  # sums over other parts have other bits
@@ -261,14 +271,15 @@ class ArmRun:
             why = self._gpu_lost(f"CUDA does not start on {socket.gethostname()} ({self._no_gpu}).")
             self._end("failed", why)
             return None
-        reset_peak_memory(device)
+        if like is None:  # else its peak is the group's, and a collection takes .1 s
+            reset_peak_memory(device)
         hold_to_share(device, self.gpu_share)
         ranks = ALONE
         if self._company is not None:
             ranks = self._company.gather(self.config, -1 if checkpoint is None else checkpoint[0])
         shared = None if like is None else like.task
         task, training = built(self.config, device, dtype, ranks=ranks, shared=shared)
-        arm = _Arm(
+        arm = BegunArm(
             task,
             training,
             like.references if like else task.references(self.config.measured_on),
@@ -311,15 +322,15 @@ class ArmRun:
         again = "Then resume its sweep with --retry-failed."
         return f"{what} The arm was started {self._starts} times without a GPU that lasts. {again}"
 
-    def _report(self, arm: _Arm) -> Report:
+    def _report(self, arm: BegunArm, network: nn.Module | Row) -> Report:
         scalars, layers = arm.training.measured()
         started = time.perf_counter()
-        dev = measure(arm.training.evaluated, arm.task, "dev", self.config.train_gamma, 1)
+        dev = measure(network, arm.task, "dev", self.config.train_gamma, 1)
         losses_F = dev.units.mean(axis=0)
         require_every_layer(self.config, len(losses_F))
         scalars[results.REPORTED_LOSS] = float(losses_F[-1])
         losses_F /= arm.task.scales.constant_loss
-        arm.eval_seconds += time.perf_counter() - started
+        arm.count_evaluation(started, network)
         scalars[results.EVAL_SECONDS] = arm.eval_seconds
         scalars[results.TRAIN_PEAK_MEMORY_MB] = peak_memory_mb(arm.device)
         layers["losses"] = losses_F.tolist()
@@ -337,14 +348,14 @@ class ArmRun:
             step=arm.training.step, timestamp_ms=_now_ms(), scalars=scalars, layers=layers
         )
 
-    def _finish(self, arm: _Arm) -> None:
+    def _finish(self, arm: BegunArm, network: nn.Module | Row) -> None:
         started = time.perf_counter()
         multipliers = self.record.reports[-1].layers.get("multipliers", [])
         model = arm.training.evaluated
         measured, scores = evaluate(
-            self.config, arm.task, model, arm.references, multipliers, self.config.measured_on
+            self.config, arm.task, network, arm.references, multipliers, self.config.measured_on
         )
-        arm.eval_seconds += time.perf_counter() - started
+        arm.count_evaluation(started, network)
         self.record.reports[-1].scalars[results.EVAL_SECONDS] = arm.eval_seconds
         # Before the record: whoever finds a final record takes all that belongs to it for stored.
         self.store.put_unit_scores(self.signature, scores)
@@ -367,25 +378,6 @@ class ArmRun:
         others = 1 - places * self._part
         self.record.shared_ms += round(others * (until_ms - self._counted_ms))
         self._counted_ms = until_ms
-
-
-def built(
-    config: ArmConfig,
-    device: torch.device,
-    dtype: torch.dtype,
-    *,
-    ranks: Ranks = ALONE,
-    shared: Task | None = None,
-) -> tuple[Task, Training]:
-    """An arm at its start: its task, unless another arm's is ``shared``, and its training."""
-    task = build_task(config, device, dtype) if shared is None else shared
-    model = placed(config, build_model(config, task), device, complete=ranks is ALONE)
-    if shared is None:
-        introduce(model, task)
-    weighting = weighting_of(
-        config, task.scales, device, dtype, steps_per_epoch=task.steps_per_epoch
-    )
-    return task, Training(config, task, model, weighting, ranks)
 
 
 def _now_ms() -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import torch
@@ -62,6 +62,22 @@ def build_task(config: ArmConfig, device: torch.device, dtype: torch.dtype) -> T
     """
     build = returning("tasks", config.task, task_spec(config.task).build, object)
     return cast(Task, build(config, device, dtype))
+
+
+def task_of_arm(config: ArmConfig, device: torch.device, dtype: torch.dtype) -> Task:
+    """The task of an arm; on a GPU that of this process's last arm, where it is the same."""
+    same = replace(config, constraint=None)
+    for known, task in _last_tasks:
+        if known == same and device.type == "cuda":
+            return task
+    _last_tasks.clear()
+    task = build_task(config, device, dtype)
+    if device.type == "cuda" and getattr(task, "serves_any_constraint", False):
+        _last_tasks.append((same, task))
+    return task
+
+
+_last_tasks: list[tuple[ArmConfig, Task]] = []  # of this process: one, or none
 
 
 def check_training(config: ArmConfig) -> None:

@@ -18,6 +18,8 @@ PACKAGES = (
     "mlflow",
 )  # fmt: skip
 
+STACK_ROWS = "stack_rows"  # of the stack that an arm was trained in; missing: it was in none
+
 _HERE = Path(__file__).resolve().parent
 
 
@@ -51,8 +53,8 @@ def environment(device: str, processes: int = 1) -> dict[str, Json]:
 
 
 def is_same_environment(one: Mapping[str, Json], other: Mapping[str, Json]) -> bool:
-    """True if two are equal, whichever sweeps they served and whatever was before them."""
-    apart = {"before": None, "sweep": None}
+    """True if two are equal but for what is an arm's own, and what was before them."""
+    apart = {"before": None, "sweep": None, STACK_ROWS: None}
     return {**one, **apart} == {**other, **apart}
 
 

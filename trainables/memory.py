@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     import torch
 
+_allowed_bytes = 0.0  # of its GPU, for tensors of this process; 0: not asked yet
 _worked = False  # whether a tensor has been on the GPU of this process and back
+KEPT_MB = 512  # of a GPU, at most, for what the next arms of a process read, too
 CONTEXT_MB = 768  # of a GPU, taken by each process beside its tensors: CUDA's context and libraries
 
 
@@ -54,12 +56,19 @@ def hold_to_share(device: torch.device, share: float) -> None:
 
     The share is in (0, 1]; CUDA's context comes out of it. Nothing is done on the CPU.
     """
+    global _allowed_bytes
     if device.type == "cuda":
         import torch
 
-        total_mb = torch.cuda.get_device_properties(device).total_memory / 2**20
-        tensors = share - CONTEXT_MB / total_mb if share < 1 else 1.0
+        total = torch.cuda.get_device_properties(device).total_memory
+        tensors = share - CONTEXT_MB * 2**20 / total if share < 1 else 1.0
         torch.cuda.set_per_process_memory_fraction(max(tensors, 0.0))  # of the current device
+        _allowed_bytes = max(tensors, 0.0) * total
+
+
+def most_kept_bytes() -> float:
+    """Bytes of its GPU that this process may keep for later arms; 0 before ``hold_to_share``."""
+    return min(KEPT_MB * 2**20, _allowed_bytes / 16)
 
 
 def gpu_is_lost() -> bool:
@@ -108,6 +117,8 @@ def exhausted(error: BaseException) -> Literal["GPU", "CPU"] | None:
     """
     import torch
 
+    if error.__context__ is not None and (before := exhausted(error.__context__)):
+        return before  # the end of a capture that memory broke off is an error of its own
     if isinstance(error, torch.cuda.OutOfMemoryError):
         return "GPU"
     if isinstance(error, MemoryError):

@@ -71,6 +71,7 @@ class Training:
         self.weighting = weighting
         self.step = 0
         self.seconds = 0.0  # spent in steps, over all attempts
+        self.stack_rows = 0  # of the stack on a GPU that took the last steps; 0: none
         self._ranks = ranks
         # Copied before, and the optimiser made after: sharding replaces parameters in place.
         self._averaged = copy.deepcopy(model) if config.weight_ema > 0 else model
@@ -146,6 +147,11 @@ class Training:
         """Factor of all learning rates at primal step ``step``."""
         config = self.config
         return lr_factor(step, config.steps, config.decay_fraction, config.warmup_fraction)
+
+    @property
+    def is_whole(self) -> bool:
+        """True where no other process keeps a part of the network."""
+        return self._ranks.count == 1
 
     @property
     def sums(self) -> Tensor:

@@ -1,10 +1,11 @@
-"""Fused arms on one device: steps a second, the part whose bits differ, whole arms a minute.
+"""Companies of arms on one device: steps a second, bits, whole arms a minute.
 
     python -m benchmarks.gpu.companies > build/gpu/companies.json
 
-UT as in ``benchmarks.gpu.shapes``; a company is one plain arm and constrained ones. The product
-fuses a company whose bits are those of its arms alone. Here each part of a step is tried by itself,
-from the same numbers: losses forward, their gradients, the norms that clip them, Adam's update.
+UT as in ``benchmarks.gpu.shapes``; a company is one plain arm and constrained ones. ``network`` is
+an arm's network by itself, as before there were stacks; ``alone`` is what the product does of one
+arm, ``fused`` of the company. Bits are those of an arm's weights after a few steps: in the company
+against alone, and with captured passes against passes that the host starts kernel by kernel.
 """
 
 from __future__ import annotations
@@ -12,12 +13,10 @@ from __future__ import annotations
 import statistics
 import tempfile
 import time
-import warnings
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from benchmarks.fused_arms import company, training_of
 from benchmarks.gpu.printed import parser, printed, waited
@@ -25,114 +24,87 @@ from benchmarks.gpu.shapes import shape
 from trainables.arm_run import ArmRun
 from trainables.build import build_task, parameter_dtype
 from trainables.config.arm import ArmConfig
+from trainables.fused import graph
+from trainables.fused.agreement import may_fuse
 from trainables.fused.group import ArmGroup
-from trainables.fused.training import FusedTraining
-from trainables.fused.update import JointUpdate, Parameters, stacked, twin_of
-from trainables.primal_dual.clipping import clip, clip_rows
-from trainables.records.arm_record import TRAIN_SECONDS, ArmRecord
+from trainables.fused.training import FusedTraining, alone
+from trainables.records.arm_record import EVAL_SECONDS, TRAIN_SECONDS, ArmRecord
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 from trainables.tasks.base import Task
-from trainables.training import StepLosses
+from trainables.training import Training
 
 SIZES = (1, 4, 16, 64)
-BLOCKS = 3  # of steps, alone and fused by turns
-QUICK_WINDOWS = 8  # that an arm of the quickstart is evaluated on
-NO_CLIPPING = 1e30  # of a norm: factors are 1
+BLOCKS = 3  # of steps, by turns
+FIRST = 4  # steps before a measurement: what is captured is captured then
+COMPARED = 20  # steps after which weights are compared
+NEVER = 10**9  # steps: no run is worth capturing
 
 
 def speeds(config: ArmConfig, task: Task, size: int, steps: int) -> dict[str, Any]:
-    """Model-steps a second of one arm alone and of a company, by turns."""
+    """Model-steps a second of a network by itself, of the product's arm alone, of a company."""
     device = torch.device(config.device)
-    alone = training_of(company(config, 2)[1], task)
-    fused = FusedTraining([training_of(arm, task) for arm in company(config, size)])
-    alone.run_to(2)
-    fused.run_to(2)
-    rates: dict[str, list[float]] = {"alone_per_s": [], "fused_per_s": []}
+    arms = company(config, max(size, 2))
+    fused = FusedTraining([training_of(arm, task) for arm in arms[:size]])
+    own = training_of(arms[1], task)
+    trained: dict[str, tuple[Training | FusedTraining, int]] = {
+        "network_per_s": (own, 1),
+        "alone_per_s": (alone(training_of(arms[1], task)), 1),
+        "fused_per_s": (fused, size),
+    }
+    rates: dict[str, list[float]] = {name: [] for name in trained}
+    for one, _ in trained.values():
+        one.run_to(FIRST)
     for block in range(1, BLOCKS + 1):
-        for name, trained, arms in (("alone_per_s", alone, 1), ("fused_per_s", fused, size)):
+        for name, (one, arms_of_it) in trained.items():
             waited(device)
             started = time.perf_counter()
-            trained.run_to(2 + block * steps)
+            one.run_to(FIRST + block * steps)
             waited(device)
-            rates[name].append(arms * steps / (time.perf_counter() - started))
+            rates[name].append(arms_of_it * steps / (time.perf_counter() - started))
     medians = {name: round(statistics.median(found), 1) for name, found in rates.items()}
-    return {**medians, "ratio": round(medians["fused_per_s"] / medians["alone_per_s"], 2)}
+    return {**medians, "ratio": round(medians["fused_per_s"] / medians["network_per_s"], 2)}
 
 
 # --- bits -----------------------------------------------------------------------------------------
 
 
-def differences(config: ArmConfig, task: Task, size: int) -> dict[str, Any]:
-    """The verdict of the product, and the largest relative difference by part; 0.0: same bits."""
-    trainings = [training_of(arm, task) for arm in company(config, size)]
-    fused = FusedTraining(trainings)
-    verdict = fused.same_bits()
-    generator = torch.Generator().manual_seed(0)
-    arms: list[Parameters] = [
-        {
-            f"model.{name}": (p.detach() + 0.02 * torch.randn(p.shape, generator=generator).to(p))
-            for name, p in training.model.named_parameters()
-            if p.requires_grad
-        }
-        for training in trainings
-    ]
-    part = task.train_batch(0)
-    weights_F = 1.0 + torch.rand(config.model.layers + 1, generator=generator)
-    weights_F = weights_F.to(trainings[0].parameters[0])
-    stack = stacked(arms)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch.vmap's, of what it loops over
-        losses_KF = fused._fused_losses(stack, part)
-        (weights_F * losses_KF).sum().backward()  # type: ignore[no-untyped-call]
-    worst = dict.fromkeys(("losses", "gradients", "clipped norms", "updates"), 0.0)
-
-    def compare(what: str, one: Tensor, other: Tensor) -> None:
-        worst[what] = max(worst[what], relative(one, other))
-
-    rows: list[Parameters] = []  # every arm's gradients as the stack has them
-    for row, (arm, training) in enumerate(zip(arms, trainings, strict=True)):
-        alone = {name: value.clone().requires_grad_() for name, value in arm.items()}
-        own = StepLosses(training.model, task)
-        losses_F = fused._mean_losses(own, alone, part, "all layers")
-        (weights_F * losses_F).sum().backward()  # type: ignore[no-untyped-call]
-        compare("losses", losses_F.detach(), losses_KF[row].detach())
-        rows.append({name: _gradient(stack[name])[row].clone() for name in stack})
-        for name, value in alone.items():
-            compare("gradients", _gradient(value), rows[row][name])
-    norms_K = clip_rows([_gradient(value).clone() for value in stack.values()], NO_CLIPPING)
-    twins = [
-        twin_of(t.optimizer, [(own, [arm[name]]) for name, own in _named(fused, at).items()])
-        for at, (t, arm) in enumerate(zip(trainings, arms, strict=True))
-    ]
-    joint = JointUpdate(arms, twins)
-    for name, value in joint.stack.items():
-        value.grad = _gradient(stack[name]).clone()
-    joint.step(NO_CLIPPING, [group["lr"] for group in twins[0].param_groups])
-    for row, (arm, twin) in enumerate(zip(arms, twins, strict=True)):
-        for name, value in arm.items():
-            value.grad = rows[row][name]
-        norm = clip(arm.values(), NO_CLIPPING)
-        twin.step()
-        compare("clipped norms", norm, norms_K[row])
-        for name, value in arm.items():
-            compare("updates", value, joint.stack[name][row])
-    return {"same_bits": verdict, "differs_by": worst}
+def weights_after(trainings: list[Training], at: int) -> list[torch.Tensor]:
+    """Weights of one arm of a company after COMPARED steps."""
+    FusedTraining(trainings).run_to(COMPARED)
+    return [p.detach().clone() for p in trainings[at].parameters]
 
 
-def _named(fused: FusedTraining, at: int) -> Parameters:
-    return fused._parameters[at]
+def bits(config: ArmConfig, task: Task, size: int) -> dict[str, Any]:
+    """Whether the last arm of a company has the bits of that arm alone, and of eager passes."""
+    arms = company(config, max(size, 2))[:size]
+    last = size - 1
+    found: dict[str, Any] = {"fuses": may_fuse([training_of(arm, task) for arm in arms])}
+    if not found["fuses"]:
+        return found
+    together = weights_after([training_of(arm, task) for arm in arms], last)
+    by_itself = weights_after([training_of(arms[last], task)], 0)
+    usual, graph.FEWEST_STEPS = graph.FEWEST_STEPS, NEVER
+    try:
+        eager = weights_after([training_of(arms[last], task)], 0)
+    finally:
+        graph.FEWEST_STEPS = usual
+    network = training_of(arms[last], task)
+    network.run_to(COMPARED)
+    plain = [p.detach() for p in network.parameters]
+    return found | {
+        "bits_as_alone": farthest(together, by_itself),
+        "bits_as_eager": farthest(eager, by_itself),
+        "from_the_network": farthest(plain, by_itself),
+    }
 
 
-def _gradient(value: Tensor) -> Tensor:
-    return torch.zeros_like(value) if value.grad is None else value.grad
-
-
-def relative(one: Tensor, other: Tensor) -> float:
+def farthest(one: list[torch.Tensor], other: list[torch.Tensor]) -> float:
     """The largest difference over the largest number; 0.0 where all bits are the same."""
-    if torch.equal(one, other):
+    if all(torch.equal(a, b) for a, b in zip(one, other, strict=True)):
         return 0.0
-    return float(((one - other).detach().abs().max() / one.detach().abs().max()).item())
+    apart = max(float((a - b).abs().max()) for a, b in zip(one, other, strict=True))
+    return apart / max(float(a.abs().max()) for a in one)
 
 
 # --- whole arms -----------------------------------------------------------------------------------
@@ -143,7 +115,7 @@ def arms_a_minute(config: ArmConfig, size: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         store = ArmStore(ObjectStore(folder))
         started = time.perf_counter()
-        group = ArmGroup([ArmRun(arm, store) for arm in company(config, size)])
+        group = ArmGroup([ArmRun(arm, store) for arm in company(config, max(size, 2))[:size]])
         records: dict[str, ArmRecord] = {}
         while not group.is_final:
             records |= {record.signature: record for record in group.advance()}
@@ -151,28 +123,36 @@ def arms_a_minute(config: ArmConfig, size: int) -> dict[str, Any]:
     unfinished = [r.reason for r in records.values() if r.status != "finished"]
     if unfinished:
         raise RuntimeError(f"{len(unfinished)} of {size} arms did not finish: {unfinished[0]}")
-    trained = sum(r.reports[-1].scalars[TRAIN_SECONDS] for r in records.values())
+    last = [record.reports[-1].scalars for record in records.values()]
     return {
         "whole_arms_per_minute": round(60 * size / seconds, 1),
         "steps": config.steps,
         "whole_s": round(seconds, 2),
-        "training_s": round(trained, 2),
+        "training_s": round(sum(scalars[TRAIN_SECONDS] for scalars in last), 2),
+        "evaluation_s": round(sum(scalars[EVAL_SECONDS] for scalars in last), 2),
         "fused": group.fuses and size > 1,
     }
 
 
 def line_of(size: int, found: dict[str, Any]) -> str:
     """What the table says of one company."""
-    worst = {part: by for part, by in found["differs_by"].items() if by}
-    said = ", ".join(f"{part} by {by:.0e}" for part, by in worst.items())
     text = (
-        f"K = {size}: {found['fused_per_s']:g} model-steps/s fused, {found['alone_per_s']:g} alone "
-        f"({found['ratio']:g}); the product {'fuses' if found['same_bits'] else 'does not fuse'}; "
-        f"bits differ in: {said or 'nothing'}"
+        f"K = {size}: {found['fused_per_s']:g} model-steps/s, {found['alone_per_s']:g} alone, "
+        f"{found['network_per_s']:g} of the network by itself ({found['ratio']:g})"
     )
+    if found["fuses"]:
+        text += "; weights differ from alone by {:.0e}, from eager passes by {:.0e}".format(
+            found["bits_as_alone"], found["bits_as_eager"]
+        )
+        text += f", from the network's by {found['from_the_network']:.0e}"
+    else:
+        text += "; the product does not fuse"
     if "whole_arms_per_minute" in found:
-        rate, steps = found["whole_arms_per_minute"], found["steps"]
-        text += f"; {rate:g} whole arms of {steps} steps a minute"
+        text += (
+            f"; {found['whole_arms_per_minute']:g} whole arms of {found['steps']} steps a minute "
+            f"({found['training_s']:g} s of steps and {found['evaluation_s']:g} of evaluation "
+            f"in {found['whole_s']:g})"
+        )
     return text
 
 
@@ -184,24 +164,20 @@ def main(arguments: list[str] | None = None) -> None:
     options = made.parse_args(arguments)
     with printed("companies", options) as found, tempfile.TemporaryDirectory() as folder:
         config = shape("ut", Path(folder), device=options.device, small=options.small)
-        steps = 4 if options.small else 30
+        steps = 4 if options.small else 50
         began = time.perf_counter()
         task = build_task(config, torch.device(options.device), parameter_dtype(config))
         speed = config.with_fields({"steps": 10**6})
-        whole = config.with_fields({"eval_windows": min(config.eval_windows, QUICK_WINDOWS)})
         companies: dict[int, dict[str, Any]] = {}
         found["companies"] = companies
         for size in options.arms:
-            companies[size] = speeds(speed, task, size, steps) | differences(speed, task, size)
+            companies[size] = speeds(speed, task, size, steps) | bits(speed, task, size)
             found["lines"] = [line_of(*one) for one in companies.items()]
-        an_arm_s = 0.0
         for size in options.arms:
-            left_s = options.most_s - (time.perf_counter() - began)
-            if size * an_arm_s > left_s:
+            if time.perf_counter() - began > options.most_s:
                 found["lines"].append(f"K = {size}: no whole arms, for want of time")
                 continue
-            companies[size] |= arms_a_minute(whole, size)
-            an_arm_s = companies[size]["whole_s"] / size
+            companies[size] |= arms_a_minute(config, size)
             found["lines"] = [line_of(*one) for one in companies.items()]
 
 

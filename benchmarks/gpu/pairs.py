@@ -26,6 +26,7 @@ from sweep.cost.estimate import GPU_GB, arm_memory_gb
 from trainables.arm_run import ArmRun
 from trainables.build import build_model, build_task, placed, weighting_of
 from trainables.config.arm import ArmConfig
+from trainables.fused.training import alone
 from trainables.layer_losses import introduce
 from trainables.memory import peak_memory_mb
 from trainables.records import arm_record as results
@@ -58,7 +59,7 @@ def whole_arm(config: ArmConfig) -> dict[str, Any]:
         trained_mb, reports_s, steps_s = 0.0, 0.0, []
         while not run.record.is_final:
             before = run.training.seconds
-            run.training.run_to(run.next_report)
+            run.run_to(run.next_report)
             steps_s.append(run.training.seconds - before)
             trained_mb = trained_mb or peak_memory_mb(device)
             settled = time.perf_counter()
@@ -108,7 +109,7 @@ def to_first_report(config: ArmConfig) -> tuple[list[Tensor], dict[str, Any]]:
         run = ArmRun(config, ArmStore(ObjectStore(folder)))
         if not run.begin():
             raise RuntimeError(f"the {config.arm} arm did not start: {run.record.reason}")
-        run.training.run_to(run.next_report)
+        run.run_to(run.next_report)
         weights = [p.detach().clone() for p in run.training.parameters]
         run.settle()
         report: Report = run.record.reports[0]
@@ -158,11 +159,12 @@ def from_the_cpu(config: ArmConfig, steps: int) -> dict[str, Any]:
     task, here = started(config)
     device = torch.device(config.device)
     task.train_batch = lambda step: moved(cpu_task.train_batch(step), device)  # type: ignore[method-assign]
+    steps_of = {training: alone(training) for training in (there, here)}
     worst: dict[str, list[float]] = {results.TRAIN_LOSS: [], results.TRAIN_GRAD_NORM: []}
     for step in range(1, steps + 1):
         found = []
         for training in (there, here):
-            training.run_to(step)
+            steps_of[training].run_to(step)
             found.append(training.measured()[0])
         for name, differences in worst.items():
             cpu, gpu = (scalars[name] for scalars in found)

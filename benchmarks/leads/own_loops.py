@@ -14,7 +14,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from trainables.arm_run import ArmRun, _Arm
+from trainables.arm_run import ArmRun
+from trainables.begun_arm import BegunArm
 from trainables.build import build_task, parameter_dtype, weighting_of
 from trainables.config.arm import ArmConfig
 from trainables.datasets.video.clips import Pixels
@@ -169,7 +170,7 @@ class _OwnRun(ArmRun):
         super().__init__(config, store)
         self._loop = loop
 
-    def _start(self, like: _Arm | None) -> _Arm | None:
+    def _start(self, like: BegunArm | None) -> BegunArm | None:
         arm = super()._start(like)
         if arm is not None:
             started = arm.training

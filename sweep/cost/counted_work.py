@@ -87,6 +87,7 @@ class Work:
     forward_flops: float  # of one sample, two per multiply-add
     parameters: int  # that are trained
     state_bytes: int  # of them, their gradients and Adam's moments, and of what is not trained
+    numbers: int  # in all parameters, trained or not
     kept_bytes: int  # for the backward pass: of a batch, or of the part that passes at once
     guess: str = ""  # says which checkpoint is not on this machine, so that its size is a guess
 
@@ -162,6 +163,7 @@ def _counted(config: ArmConfig) -> Work:
         layers=config.model.layers,
         forward_flops=counter.get_total_flops() / len(part.targets),
         parameters=sum(p.numel() for p in trained),
+        numbers=sum(p.numel() for p in model.parameters()),
         state_bytes=sum(4 * p.nbytes for p in trained) + sum(t.nbytes for t in others),
         kept_bytes=sum(kept[key].nbytes() for key in kept.keys() - own),
     )

@@ -30,7 +30,10 @@ from trainables.config.constraint import default_constraint
 from trainables.config.test_conditions import family_of
 from trainables.errors import SweepError, UnknownName
 from trainables.evaluation.answers import LONGEST_ANSWER, PROMPTS
+from trainables.fused.agreement import MOST_NUMBERS
+from trainables.fused.update import ROWS
 from trainables.machine.cores import usable_cores
+from trainables.memory import KEPT_MB
 from trainables.plain import Json
 from trainables.tasks.denoising import UNITS_PER_CUDA_BATCH
 
@@ -44,6 +47,7 @@ GPU_GB = 0.8  # what CUDA and its libraries take
 SHARE_OF_PEAK = 0.4  # what training reaches of a GPU's peak
 WORKSPACES_GB = 0.067  # what cuBLAS takes from torch's allocator: 64 MiB, measured on an H100
 KERNEL_S = 3e-5  # of the host, to start a kernel: measured beside an H100 (benchmarks/RECORDS.md)
+CAPTURED_S = 2.3e-6  # of a GPU, to start a captured one: likewise
 KERNELS_OF_ADAM = 60  # and of all else in a step that is neither forward nor backward
 DRAWN_S = 4e-8  # of the host, for a number of held-out noise: likewise
 
@@ -184,9 +188,12 @@ def arm_seconds(config: ArmConfig, gpu: str | None = None) -> float:
 
 def _evaluated_seconds(config: ArmConfig, gpu: str) -> float:
     """Seconds of a GPU and its host for one sample of an evaluation."""
+    started = pass_of(config).launches / _evaluated_at_once(config)
+    computed = work_of(config).forward_flops / _rate(config, gpu)
+    if _is_stacked(config):  # draws are kept for all arms of a process
+        return CAPTURED_S * started + ROWS * computed
     numbers = math.prod(config.facts.sample_shape(config.data))
-    started = KERNEL_S * pass_of(config).launches / _evaluated_at_once(config)
-    return max(work_of(config).forward_flops / _rate(config, gpu), started) + DRAWN_S * numbers
+    return max(computed, KERNEL_S * started) + DRAWN_S * numbers
 
 
 def _evaluated_at_once(config: ArmConfig) -> int:
@@ -227,12 +234,34 @@ def evaluated_samples(config: ArmConfig) -> float:
 def arm_memory_gb(config: ArmConfig, gpu: str | None = None) -> float:
     """Peak memory of one arm: weights, gradients and Adam's moments, and what backward needs."""
     work = work_of(config)
-    evaluated = 0
-    if gpu is not None and not config.facts.reads_texts:
+    if gpu is None:
+        return PROCESS_GB + (work.state_bytes + work.kept_bytes) / 1e9
+    evaluated, held_out = 0, 0.0
+    if not config.facts.reads_texts:
         at_once = _evaluated_at_once(config)
         evaluated = pass_of(replace(config, batch_size=at_once, accumulate=1)).peak_bytes
-    tensors = work.state_bytes + max(work.kept_bytes, evaluated)
-    return (PROCESS_GB if gpu is None else GPU_GB + WORKSPACES_GB) + tensors / 1e9
+        held_out = min(_held_out_bytes(config), KEPT_MB * 2**20)
+    tensors = work.state_bytes + held_out
+    if not _is_stacked(config):
+        return GPU_GB + WORKSPACES_GB + (tensors + max(work.kept_bytes, evaluated)) / 1e9
+    # Rows and their moments stay. A step has gradients, copies to be clipped and their squares; an
+    # evaluation has the rows once more.
+    row = 4 * work.parameters
+    tensors += ROWS * (3 * row + max(3 * row + work.kept_bytes, row + evaluated))
+    return GPU_GB + WORKSPACES_GB + tensors / 1e9
+
+
+def _is_stacked(config: ArmConfig) -> bool:
+    """True where a GPU trains the run's network as a row of a stack."""
+    return config.dtype != "bfloat16" and work_of(config).numbers <= MOST_NUMBERS
+
+
+def _held_out_bytes(config: ArmConfig) -> float:
+    """Bytes of all held-out batches of a run, targets once."""
+    numbers = math.prod(config.facts.sample_shape(config.data))
+    samples = config.eval_windows * config.facts.samples_per_unit(config.data)
+    draws = config.score_draws * len(config.test_gammas) + 2 * config.eval_draws
+    return 4.0 * numbers * samples * (draws + 2)
 
 
 def backward(config: ArmConfig) -> float:
@@ -321,8 +350,11 @@ def _step_seconds(config: ArmConfig, gpu: str | None) -> float:
     flops = _passes_a_step(config) * work.forward_flops
     if gpu is not None:
         passes = 3 + config.model.recompute  # a backward pass starts twice a forward pass's kernels
-        started = KERNEL_S * (passes * pass_of(config).launches + KERNELS_OF_ADAM)
-        return max(flops / _rate(config, gpu), started)
+        started, computed = passes * pass_of(config).launches, flops / _rate(config, gpu)
+        if _is_stacked(config):
+            captured = CAPTURED_S * started + ROWS * computed
+            return max(captured, KERNEL_S * KERNELS_OF_ADAM)
+        return max(computed, KERNEL_S * (started + KERNELS_OF_ADAM))
     if is_timed(config):
         return _timed_step(_of_its_shape(config))
     return flops / _matrix_rate(config.threads)

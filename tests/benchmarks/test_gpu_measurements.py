@@ -81,24 +81,24 @@ def test_companies_are_measured_alone_fused_and_whole(capsys: pytest.CaptureFixt
     for of_size in found["companies"].values():
         assert of_size["fused_per_s"] > 0
         assert of_size["whole_arms_per_minute"] > 0
-        assert of_size["same_bits"]
-        assert set(of_size["differs_by"].values()) == {0.0}
+        assert of_size["fuses"]
+        assert of_size["bits_as_alone"] == of_size["bits_as_eager"] == 0.0
     assert found["companies"]["3"]["fused"]
 
 
-def test_the_part_whose_bits_differ_is_named(
+def test_weights_that_differ_are_found() -> None:
+    ones = [torch.ones(3), torch.full((2,), 4.0)]
+    assert companies.farthest(ones, [t.clone() for t in ones]) == 0.0
+    assert companies.farthest(ones, [torch.ones(3), torch.tensor([4.0, 4.5])]) == 0.125
+
+
+def test_companies_that_do_not_fuse_are_said_so(
     ut: ArmConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def squared(gradients: list[torch.Tensor], most: float) -> torch.Tensor:
-        """Summed at once, which rounds in another order."""
-        every = torch.cat([g.reshape(len(g), -1) for g in gradients], dim=1)
-        return every.double().square().sum(dim=1).sqrt().float() * (1 + 1e-6)
-
-    monkeypatch.setattr(companies, "clip_rows", squared)
-    found = companies.differences(ut, build_task(ut, CPU, torch.float32), 3)
-    differs = {part for part, by in found["differs_by"].items() if by}
-    assert differs == {"clipped norms"}
-    assert found["same_bits"]  # the product's own is not the one that was changed
+    monkeypatch.setattr(companies, "may_fuse", lambda trainings: False)
+    task = build_task(ut, CPU, torch.float32)
+    found = companies.speeds(ut, task, 2, 2) | companies.bits(ut, task, 2)
+    assert companies.line_of(2, found).endswith("; the product does not fuse")
 
 
 def test_whole_arms_are_left_out_for_want_of_time(capsys: pytest.CaptureFixture[str]) -> None:

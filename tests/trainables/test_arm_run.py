@@ -287,7 +287,7 @@ def test_a_broken_arm_is_a_failed_outcome_that_names_the_reason(
     def broken(*_: object) -> None:
         raise InvalidValue("no such thing as 7 layers")
 
-    monkeypatch.setattr("trainables.arm_run.build_model", broken)
+    monkeypatch.setattr("trainables.begun_arm.build_model", broken)
     record = run(TINY, store)
     assert record.status == "failed"
     assert record.reason == "no such thing as 7 layers"

@@ -7,6 +7,7 @@ from functools import partial
 from torch import nn
 
 from trainables.config.arm import ArmConfig
+from trainables.evaluation.stacked import Row
 from trainables.models.base import Writer
 from trainables.records.evaluation import Answer
 from trainables.tasks.base import Asks, Prompt, Task, autocasting
@@ -15,7 +16,9 @@ PROMPTS = 3  # whose answers a record keeps
 LONGEST_ANSWER = 128  # tokens of one of them
 
 
-def written_answers(config: ArmConfig, task: Task, model: nn.Module, split: str) -> list[Answer]:
+def written_answers(
+    config: ArmConfig, task: Task, model: nn.Module | Row, split: str
+) -> list[Answer]:
     """Answers that the network writes to PROMPTS held-out prompts, clean and at train_gamma.
 
     Empty where the task asks for no words.

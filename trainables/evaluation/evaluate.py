@@ -20,6 +20,7 @@ from trainables.config.arm import ArmConfig
 from trainables.config.test_conditions import family_of, gamma_key, near_shift_gammas, severity_key
 from trainables.evaluation.answers import written_answers
 from trainables.evaluation.measuring import Floats, Measured, measure, measure_shifted, units_of
+from trainables.evaluation.stacked import Row
 from trainables.objective import objective_of
 from trainables.probes import Split, probe_layers
 from trainables.records.evaluation import RATIO_BINS, RATIO_BINS_TO_1, Evaluation
@@ -34,7 +35,7 @@ RATIO_EDGES = np.arange(1, RATIO_BINS) / RATIO_BINS_TO_1  # between the bins the
 def evaluate(
     config: ArmConfig,
     task: Task,
-    model: nn.Module,
+    model: nn.Module | Row,
     references: References,
     multipliers: list[float],
     split: str = "dev",
@@ -126,7 +127,7 @@ ByShift = dict[str, dict[str, Any]]  # a value by family and severity
 
 
 def measure_shifts(
-    config: ArmConfig, task: Task, model: nn.Module, split: str = "dev"
+    config: ArmConfig, task: Task, model: nn.Module | Row, split: str = "dev"
 ) -> dict[tuple[str, float], Measured]:
     """The model under every shift and severity of the run; empty without shifts."""
     return {

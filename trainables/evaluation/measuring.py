@@ -1,13 +1,14 @@
 """Passes of a network over held-out units: every layer's losses, scores, features.
 
 Everything is measured in eval mode on keyed draws, the same for both arms, all proposals and all
-seeds. Results stay on the device until the last batch.
+seeds. Results stay on the device until the last batch. Networks that are rows of one (stacked.py)
+are passed at once.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 
 from trainables.datasets.by_split import SPLITS
 from trainables.errors import InvalidValue, UnknownName
+from trainables.evaluation.stacked import Row, StackedNetworks
 from trainables.layer_losses import layer_outcomes
 from trainables.probes import Split
 from trainables.tasks.base import Batch, Task
@@ -151,8 +153,32 @@ class _Gathered:
         return drawn[0] if len(drawn) == 1 else np.mean(drawn, axis=0)
 
 
+@dataclass(frozen=True)
+class _Passes:
+    """Losses, norms, scores and features of all batches and draws of a split."""
+
+    seen: list[_Seen]
+    table: NDArray[np.float32 | np.float64]  # [K, rows, samples]
+    features: tuple[NDArray[np.float32], NDArray[np.int64]] | None  # [F, K, N, H], [N]
+    has_input: bool  # the last row of losses is of the input itself
+
+    def by_batch(self, row: int) -> Iterable[tuple[_Seen, list[Floats]]]:
+        """Every batch with a network's losses, norms and, where they are something else, scores."""
+        table: Floats = self.table[row].astype(np.float64)
+        ends = np.cumsum([len(batch.units) for batch in self.seen])
+        for batch, of_batch in zip(self.seen, np.split(table, ends[:-1], axis=1), strict=True):
+            yield batch, np.split(of_batch, np.cumsum(batch.rows)[:-1])
+
+    def features_of(self, row: int) -> Split | None:
+        """Features of every layer that a readout of texts saw."""
+        if self.features is None:
+            return None
+        features_FKNH, labels_N = self.features
+        return Split(list(features_FKNH[:, row]), labels_N)
+
+
 def measure(
-    model: nn.Module,
+    model: nn.Module | Row,
     task: Task,
     split: str,
     gamma: float,
@@ -168,11 +194,17 @@ def measure(
     MOST_FEATURES rows.
     """
     held_out = partial(task.held_out, split, gamma)
-    return _measured(model, task, split, held_out, draws, score_draws, feature_draws=feature_draws)
+    most = max(draws, score_draws)
+    passes, row = _once(
+        model,
+        ("held out", split, gamma, most, feature_draws),
+        lambda networks: _passed(networks, task, held_out, most, feature_draws),
+    )
+    return _measured(passes, row, task, split, draws, score_draws)
 
 
 def measure_shifted(
-    model: nn.Module,
+    model: nn.Module | Row,
     task: Task,
     shift: str,
     severity: float,
@@ -181,27 +213,34 @@ def measure_shifted(
 ) -> Measured:
     """Every layer's loss and metric under a shift of ``test_conditions.FAMILIES``."""
     shifted = partial(task.shifted, split, shift, severity)
-    return _measured(model, task, split, shifted, score_draws, score_draws, with_input=True)
+    passes, row = _once(
+        model,
+        ("shifted", split, shift, severity, score_draws),
+        lambda networks: _passed(networks, task, shifted, score_draws, 0, with_input=True),
+    )
+    return _measured(passes, row, task, split, score_draws, score_draws)
+
+
+Networks = nn.Module | StackedNetworks
+
+
+def _once(
+    model: nn.Module | Row, key: Hashable, find: Callable[[Networks], _Passes]
+) -> tuple[_Passes, int]:
+    """The passes of a network, and its row of them."""
+    if isinstance(model, Row):
+        networks = model.networks
+        return networks.once(key, model.number, lambda: find(networks)), model.number
+    return find(model), 0
 
 
 def _measured(
-    model: nn.Module,
-    task: Task,
-    split: str,
-    batches_of: Callable[[int], Iterable[Batch]],
-    draws: int,
-    score_draws: int,
-    *,
-    feature_draws: int = 0,
-    with_input: bool = False,
+    passes: _Passes, row: int, task: Task, split: str, draws: int, score_draws: int
 ) -> Measured:
     names = units_of(task, split)
-    parts, features, has_input = _passed(
-        model, task, batches_of, max(draws, score_draws), feature_draws, with_input=with_input
-    )
     gathered, sizes = _Gathered(len(names)), np.zeros(len(names))
     by_unit, scored = np.zeros(()), np.zeros(())
-    for draw, of_draw in itertools.groupby(parts, key=lambda part: part[0].draw):
+    for draw, of_draw in itertools.groupby(passes.by_batch(row), key=lambda part: part[0].draw):
         for batch, (losses, norms, *other) in of_draw:
             gathered.add(batch, losses, norms, *other, is_scored=draw < score_draws)
         if draw == 0:
@@ -210,7 +249,7 @@ def _measured(
             by_unit = gathered.by_unit
         if draw == score_draws - 1:
             scored = gathered.by_unit
-    layers = slice(-1) if has_input else slice(None)
+    layers = slice(-1) if passes.has_input else slice(None)
     mean_F, scores = scored.mean(axis=0), gathered.scores
     return Measured(
         units=by_unit[:, layers],
@@ -219,60 +258,63 @@ def _measured(
         scores=mean_F[layers] if scores is None else scores.mean(axis=1),
         sample_scores=None if scores is None else scores[-1],
         sizes=sizes.astype(int).tolist(),
-        unchanged=task.metric(float(mean_F[-1])) if has_input else None,
-        features=features,
+        unchanged=task.metric(float(mean_F[-1])) if passes.has_input else None,
+        features=passes.features_of(row),
         norms=gathered.norms,
     )
 
 
 @torch.no_grad()
 def _passed(
-    model: nn.Module,
+    model: Networks,
     task: Task,
     batches_of: Callable[[int], Iterable[Batch]],
     draws: int,
     feature_draws: int,
     *,
-    with_input: bool,
-) -> tuple[Iterable[tuple[_Seen, list[Floats]]], Split | None, bool]:
-    """Pass all draws through the network; the results stay on its device until the last batch.
-
-    Every batch with its losses, norms and, where they are something else, scores; features;
-    whether losses have one row more, those of the input itself.
-    """
+    with_input: bool = False,
+) -> _Passes:
+    """Pass all draws through the networks; the results stay on the device until the last batch."""
     model.eval()  # until training goes on (Training.run_to)
+    stacked = isinstance(model, StackedNetworks)
     kept: list[tuple[Tensor, Tensor]] = []
     enough, unchanged = feature_draws, None
     tables, seen = list[Tensor](), list[_Seen]()
     for draw in range(draws):
         for batch in batches_of(draw):
-            outcomes = layer_outcomes(model, task, batch)
+            outcomes = (
+                model.outcomes(batch)
+                if isinstance(model, StackedNetworks)
+                else layer_outcomes(model, task, batch)
+            )
             losses = outcomes.losses
             if draw < enough and outcomes.features is not None:
                 # a copy: a view of the states would keep all of their tokens
                 kept.append((torch.stack([x.float() for x in outcomes.features]), batch.targets))
             if with_input and (unchanged := task.unchanged_losses(batch)) is not None:
-                losses = torch.cat([losses, unchanged[None]])
+                of_all = unchanged.expand(*losses.shape[:-2], 1, -1)
+                losses = torch.cat([losses, of_all], dim=-2)
             parts = [losses, outcomes.norms]
             parts += [] if outcomes.scores is outcomes.losses else [outcomes.scores]
-            tables.append(torch.cat(parts))
-            seen.append(_Seen(draw, batch.units, batch.samples, [len(part) for part in parts]))
+            tables.append(torch.cat(parts, dim=-2))
+            seen.append(_Seen(draw, batch.units, batch.samples, [part.shape[-2] for part in parts]))
         if sum(len(labels) for _, labels in kept) >= MOST_FEATURES:
             enough = min(enough, draw + 1)
     # The one copy to the host: it waits for all passes at once.
-    table: Floats = torch.cat(tables, dim=1).cpu().double().numpy()
-    ends = np.cumsum([len(batch.units) for batch in seen])
-    columns = np.split(table, ends[:-1], axis=1)
-    cut = [
-        (batch, np.split(of_batch, np.cumsum(batch.rows)[:-1]))
-        for batch, of_batch in zip(seen, columns, strict=True)
-    ]
-    return cut, _joined(kept), unchanged is not None
+    table = torch.cat(tables, dim=-1).cpu().numpy()
+    return _Passes(
+        seen,
+        table if stacked else table[None],
+        _joined(kept, stacked=stacked),
+        unchanged is not None,
+    )
 
 
-def _joined(kept: list[tuple[Tensor, Tensor]]) -> Split | None:
+def _joined(
+    kept: list[tuple[Tensor, Tensor]], *, stacked: bool
+) -> tuple[NDArray[np.float32], NDArray[np.int64]] | None:
     if not kept:
         return None
-    features_FNH = torch.cat([features for features, _ in kept], dim=1)
+    features = torch.cat([features for features, _ in kept], dim=-2).cpu().numpy()
     labels_N = torch.cat([labels for _, labels in kept])
-    return Split(list(features_FNH.cpu().numpy()), labels_N.cpu().numpy())
+    return features if stacked else features[:, None], labels_N.cpu().numpy()

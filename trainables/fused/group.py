@@ -15,6 +15,8 @@ from collections.abc import Collection, Sequence
 
 from trainables.arm_run import ArmRun
 from trainables.errors import Crowded, GpuLost
+from trainables.evaluation.stacked import Row, StackedNetworks
+from trainables.fused.agreement import may_fuse
 from trainables.fused.training import FusedTraining
 from trainables.memory import gpu_is_lost
 from trainables.records.arm_record import ArmRecord
@@ -67,8 +69,8 @@ class ArmGroup:
         self._share(together)
         if not self._train(together):
             return ()
-        for run in together:
-            run.settle()
+        for run, row in zip(together, _rows(together), strict=True):
+            run.settle(row)
             if run.record.is_final:
                 run.let_go()
                 self._fused = None  # which holds its network
@@ -115,8 +117,8 @@ class ArmGroup:
         target = together[0].next_report
         try:
             fused = self._fused_now(together)
-            for training in [fused] if fused else [run.training for run in together]:
-                training.run_to(target)
+            for steps in [fused] if fused else together:
+                steps.run_to(target)
         except Exception as error:
             if gpu_is_lost():  # their starts stay counted, so that the arm at fault fails alone
                 raise GpuLost(f"The GPU of a group of arms was lost ({error}).") from error
@@ -130,8 +132,8 @@ class ArmGroup:
         if not self.fuses or len(trainings) == 1:
             self._fused = None
         elif self._fused is None or self._fused.trainings != trainings:
-            self._fused = FusedTraining(trainings)
-            self.fuses = self._fused.same_bits()
+            self.fuses = may_fuse(trainings)
+            self._fused = FusedTraining(trainings) if self.fuses else None
             if not self.fuses:
                 log.warning(
                     "arms of a group take their steps one after the other: fused, bits differ"
@@ -146,3 +148,12 @@ class ArmGroup:
             run.has_neighbours = False
             run.hold(1.0)
             run.let_go()
+
+
+def _rows(together: Sequence[ArmRun]) -> Sequence[Row | None]:
+    """Networks of arms that were trained in stacks, to be evaluated at once; else None each."""
+    if len(together) == 1 or not all(run.training.stack_rows for run in together):
+        return [None] * len(together)
+    task = together[0].task
+    networks = StackedNetworks([run.training.evaluated for run in together], task)
+    return [Row(networks, number) for number in range(len(together))]

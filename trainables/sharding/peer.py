@@ -7,7 +7,7 @@ import socket
 
 import torch
 
-from trainables.arm_run import built
+from trainables.begun_arm import built
 from trainables.build import parameter_dtype
 from trainables.code_version import DISTRIBUTION, training_version
 from trainables.config.arm import ArmConfig

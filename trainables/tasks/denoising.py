@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,13 +28,14 @@ from trainables.primal_dual.constraints import Scales
 from trainables.random_keys import keyed_generator
 from trainables.tasks.base import Batch
 from trainables.tasks.held_out_units import TaskOfUnits, evenly, split_seed
+from trainables.tasks.kept_batches import KeptBatches
 from trainables.tasks.perturbations import after_noise, before_noise, gaussian
 
 Indices = NDArray[np.int64]
 # (name of the unit, its clean window [T, S, S]) -> its disturbed samples, as ``samples_of`` cuts
 Disturbance = Callable[[str, Tensor], Tensor]
 
-UNITS_PER_CUDA_BATCH = 8  # fewer, larger launches; on a CPU one unit already fills the caches
+UNITS_PER_CUDA_BATCH = 4  # fewer, larger launches; on a CPU one unit already fills the caches
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ class Patches:
 class Denoising(TaskOfUnits):
     """The part of a run's task, as ``tasks/base.py`` asks, that does not depend on the sample."""
 
+    serves_any_constraint = True  # another arm's may stand in the place of one's own
     scales: Scales
     train_sequences: int  # training samples that an epoch visits
     shows_time: bool  # whether a sample is a sequence, so that a filter over T frames is fair
@@ -80,6 +82,7 @@ class Denoising(TaskOfUnits):
         self.std = self.video.std  # of the clean training pixels, in [0, 1]
         self.identity_gamma = config.train_gamma or IDENTITY_GAMMA  # the identity's loss is there
         self._patches: dict[str, Patches] = {}
+        self._kept = KeptBatches()
         self.train_sequences = self._count_training_samples()
         also = " or data.stride" * self.shows_time
         self._count(self.train_sequences, f"Give a smaller batch_size{also}.")
@@ -171,7 +174,7 @@ class Denoising(TaskOfUnits):
             noise = keyed_generator("cpu", split, unit, float(gamma), draw)
             return gaussian(self.samples_of(window_TSS), gamma * self.std, noise)
 
-        return self.disturbed(split, noisy)
+        return self._batches(("held out", split, float(gamma), draw), split, noisy)
 
     def shifted(self, split: str, shift: str, severity: float, draw: int) -> Iterator[Batch]:
         """Batches as ``held_out`` at train_gamma, disturbed by ``shift``; targets stay clean.
@@ -191,7 +194,13 @@ class Denoising(TaskOfUnits):
             losses = keyed_generator("cpu", split, unit, shift, draw)
             return after_noise(noisy, shift, severity, losses)
 
-        return self.disturbed(split, received)
+        return self._batches(("shifted", split, shift, severity, draw), split, received)
+
+    def _batches(self, key: Hashable, split: str, disturbance: Disturbance) -> Iterator[Batch]:
+        """Batches as ``disturbed``, which stay on a GPU where there is room."""
+        if self.device.type != "cuda":
+            return self.disturbed(split, disturbance)
+        return self._kept.batches(key, lambda: self.disturbed(split, disturbance))
 
     def disturbed(self, split: str, disturbance: Disturbance) -> Iterator[Batch]:
         """Batches over the units of ``split``, each window disturbed by ``disturbance``.
@@ -206,7 +215,7 @@ class Denoising(TaskOfUnits):
             inputs = [disturbance(*both) for both in zip(chosen, windows, strict=True)]
             yield Batch(
                 self._joined(inputs),
-                self._joined([self.samples_of(window) for window in windows]),
+                self._targets(split, first, windows),
                 tuple(i for i, samples in enumerate(inputs, first) for _ in range(len(samples))),
             )
 
@@ -242,6 +251,14 @@ class Denoising(TaskOfUnits):
 
     def _on_device(self, pixels: Pixels) -> Tensor:
         return unit_interval(self._moved(torch.from_numpy(pixels)), self.dtype)
+
+    def _targets(self, split: str, first: int, windows: list[Tensor]) -> Tensor:
+        """Clean samples of the windows of a split from ``first`` on."""
+
+        def made() -> Tensor:
+            return self._joined([self.samples_of(window) for window in windows])
+
+        return self._kept.targets((split, first), made) if self.device.type == "cuda" else made()
 
     def _joined(self, samples: list[Tensor]) -> Tensor:
         return self.as_given(self._moved(torch.cat(samples)).to(self.dtype))

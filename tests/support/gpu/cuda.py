@@ -119,6 +119,9 @@ class CUDAGraph:
     def capture_begin(self, *pool: Any, **_: Any) -> None:
         gpu().capture = []
 
+    def pool(self) -> tuple[int, int]:
+        return (0, id(self))
+
     def capture_end(self) -> None:
         self._operations, gpu().capture = gpu().capture or [], None
 

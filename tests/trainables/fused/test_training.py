@@ -14,6 +14,7 @@ from tests.support.oracles import TINY
 from tests.support.training.forms import EPOCH, FORMS, config_of
 from trainables.build import parameter_dtype, weighting_of
 from trainables.config.arm import ArmConfig
+from trainables.fused.agreement import may_fuse
 from trainables.fused.training import FusedTraining
 from trainables.tasks.base import Task
 from trainables.training import Training
@@ -41,7 +42,7 @@ def trained(configs: list[ArmConfig], steps: int, *, fused: bool) -> list[Traini
     task = task_of(configs[0])
     arms = [arm_of(config, task) for config in configs]
     if fused:
-        assert FusedTraining(arms).same_bits()
+        assert may_fuse(arms)
         FusedTraining(arms).run_to(steps)
     else:
         for arm in arms:
@@ -104,7 +105,7 @@ def test_other_bits_are_found(of: str, tmp_path: Path) -> None:
         config = tiny_text(tmp_path, batch_size=4, **{"model.name": "text_ut"})
     task = task_of(config)
     arms = [arm_of(one, task) for one in (config, config.unconstrained())]
-    assert not FusedTraining(arms).same_bits()
+    assert not may_fuse(arms)
 
 
 def test_a_model_whose_steps_change_a_buffer_is_not_fused() -> None:
@@ -118,7 +119,7 @@ def test_a_model_whose_steps_change_a_buffer_is_not_fused() -> None:
     for arm in arms:
         arm.model.register_buffer("calls", torch.zeros(()))
         arm.model.register_forward_pre_hook(counted)
-    assert not FusedTraining(arms).same_bits()
+    assert not may_fuse(arms)
     assert [float(arm.model.calls) for arm in arms] == [0.0, 0.0]
 
 
@@ -130,13 +131,13 @@ def test_arms_whose_learning_rate_is_on_its_way_fuse(at: int) -> None:
     arms = [arm_of(one, task) for one in (config, config.unconstrained())]
     for arm in arms:
         arm.run_to(at)
-    assert FusedTraining(arms).same_bits()
+    assert may_fuse(arms)
 
 
 def test_a_model_of_its_own_for_each_arm_is_not_fused() -> None:
     """The first arm's model would train the others."""
     task = task_of(TINY)
     arms = [arm_of(one, task) for one in (TINY, TINY.unconstrained())]
-    assert FusedTraining(arms).same_bits()
+    assert may_fuse(arms)
     arms[1].model.register_forward_hook(lambda model, _, out: [2.0 * layer for layer in out])
-    assert not FusedTraining(arms).same_bits()
+    assert not may_fuse(arms)

@@ -1,0 +1,195 @@
+"""Whether arms may be trained as rows of one network; tried on the arms themselves.
+
+On a CPU a row must have the bits of its arm alone: products of a stack may run in other kernels,
+which round in another order (those of very small matrices do). On a GPU the stack *is* how such a
+network is trained, alone or in company, so that its rows need only be the arms: their losses are
+compared with those of each network by itself, within rounding.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from trainables.fused.stack import mean_losses, trained_parameters
+from trainables.fused.update import JointUpdate, Parameters, stacked, twin_of
+from trainables.memory import exhausted
+from trainables.primal_dual.clipping import clip
+from trainables.tasks.base import Batch
+from trainables.training import Kind, StepLosses, Training
+
+MOST_NUMBERS = 2**22  # of a network that is stacked on a GPU; larger ones fill it by themselves
+ROUNDING = 1e-3  # of losses, relative: rows that are other networks differ by more
+
+
+def may_fuse(trainings: Sequence[Training]) -> bool:
+    """True if these arms, at one step, may be rows of one network.
+
+    Tried with parameters and weights in general position: a start at zero hides what rounding does.
+    False, too, where the model has operations that ``torch.vmap`` must loop over, where a step
+    changes its buffers, of which a stack has one set, and in bfloat16, whose sums over the uses of
+    a parameter depend on what else is summed.
+    """
+    first = trainings[0]
+    on_gpu = first.parameters[0].is_cuda
+    if first.task.autocast is not None or (on_gpu and _is_large(first)):
+        return False
+    for training in trainings:
+        training.model.train()
+    buffers = [buffer for t in trainings for buffer in t.model.buffers()]
+    before = [buffer.clone() for buffer in buffers]
+    # Not turned into errors: raised inside torch.vmap, they would keep its tensors alive.
+    with warnings.catch_warnings(record=True) as loops:
+        warnings.simplefilter("always", UserWarning)  # torch.vmap's, of what it loops over
+        try:
+            same = (_are_rows if on_gpu else _have_same_bits)(trainings)
+        except RuntimeError as error:
+            if exhausted(error):
+                raise
+            same = False
+    changed = [p for p in zip(buffers, before, strict=True) if not torch.equal(*p)]
+    for buffer, value in changed:
+        buffer.copy_(value)
+    return same and not loops and not changed
+
+
+def _is_large(training: Training) -> bool:
+    numbers = sum(p.numel() for p in training.model.parameters())
+    return numbers > MOST_NUMBERS or not training.is_whole
+
+
+def _disturbed(trainings: Sequence[Training]) -> tuple[list[Parameters], Tensor]:
+    """Parameters of every arm, and layer weights, in general position."""
+    generator = torch.Generator().manual_seed(0)
+    arms = [
+        {
+            name: p.detach() + 0.02 * torch.randn(p.shape, generator=generator).to(p)
+            for name, p in trained_parameters(training).items()
+        }
+        for training in trainings
+    ]
+    weights_F = 1.0 + torch.rand(trainings[0].config.model.layers + 1, generator=generator)
+    return arms, weights_F.to(trainings[0].parameters[0])
+
+
+def _next_part(training: Training) -> Batch:
+    return training.task.train_batch(training.step).parts(training.config.accumulate)[0]
+
+
+def _fused_losses(training: Training, stack: Parameters, part: Batch) -> Tensor:
+    """Mean losses over f_c of every arm and layer, [K, L + 1]."""
+    losses, constant_loss = StepLosses(training.model, training.task), _constant_loss(training)
+    losses_KF: Tensor = torch.vmap(
+        lambda arm: mean_losses(losses, arm, part, "all layers", constant_loss)
+    )(stack)
+    return losses_KF
+
+
+def _own_losses(training: Training, arm: Parameters, part: Batch, kind: Kind) -> Tensor:
+    """The same of one arm's own network, [L + 1] or [1]."""
+    own = StepLosses(training.model, training.task)
+    return mean_losses(own, arm, part, kind, _constant_loss(training))
+
+
+def _constant_loss(training: Training) -> float:
+    return training.task.scales.constant_loss
+
+
+# --- on a GPU -------------------------------------------------------------------------------------
+
+
+def _are_rows(trainings: Sequence[Training]) -> bool:
+    """True if every arm's losses are those of its row, and a backward pass goes through."""
+    arms, weights_F = _disturbed(trainings)
+    part, stack = _next_part(trainings[0]), stacked(arms)
+    losses_KF = _fused_losses(trainings[0], stack, part)
+    (weights_F * losses_KF).sum().backward()  # type: ignore[no-untyped-call]
+    with torch.no_grad():
+        alone_KF = torch.stack(
+            [
+                _own_losses(training, arm, part, "all layers")
+                for training, arm in zip(trainings, arms, strict=True)
+            ]
+        )
+    return torch.allclose(losses_KF.detach(), alone_KF, rtol=ROUNDING, atol=0.0)
+
+
+# --- on a CPU -------------------------------------------------------------------------------------
+
+
+def _have_same_bits(trainings: Sequence[Training]) -> bool:
+    """True if losses, gradients and update of a step are those of every arm alone."""
+    first = trainings[0]
+    arms, weights_F = _disturbed(trainings)
+    last_F = torch.zeros_like(weights_F)
+    last_F[-1] = 1.0
+    part = _next_part(first)
+    steps = (first.step, first.config.steps - 1)
+    kinds: set[Kind] = {training.kind(step) for training in trainings for step in steps}
+    return all(
+        _is_alone(trainings, arms, kind, weights_F if kind == "all layers" else last_F, part)
+        for kind in kinds
+    )
+
+
+def _is_alone(
+    trainings: Sequence[Training],
+    arms: list[Parameters],
+    kind: Kind,
+    weights_F: Tensor,
+    part: Batch,
+) -> bool:
+    """True if every row of a fused step equals that arm's own step of this kind."""
+    stack = stacked(arms)
+    losses_KF = _fused_losses(trainings[0], stack, part)
+    (weights_F * losses_KF).sum().backward()  # type: ignore[no-untyped-call]
+    alones = []
+    for row, (arm, training) in enumerate(zip(arms, trainings, strict=True)):
+        alone = {name: value.clone().requires_grad_() for name, value in arm.items()}
+        losses_F = _own_losses(training, alone, part, kind)
+        (weights_F[-len(losses_F) :] * losses_F).sum().backward()  # type: ignore[no-untyped-call]
+        same = torch.equal(losses_F, losses_KF[row, -len(losses_F) :]) and all(
+            _equal(alone[name].grad, _row(stack[name].grad, row)) for name in alone
+        )
+        if not same:
+            return False
+        alones.append(alone)
+    return _is_updated_alone(trainings, alones, stack)
+
+
+def _is_updated_alone(
+    trainings: Sequence[Training], alones: list[Parameters], stack: Parameters
+) -> bool:
+    """True if clipping and the primal step with these gradients are every arm's own, too."""
+    twins = [
+        twin_of(
+            training.optimizer,
+            [(own, [alone[name]]) for name, own in trained_parameters(training).items()],
+        )
+        for training, alone in zip(trainings, alones, strict=True)
+    ]
+    most, lrs = trainings[0].config.grad_clip, [g["lr"] for g in twins[0].param_groups]
+    joint = JointUpdate(alones, twins)
+    for name, rows in joint.stack.items():
+        rows.grad = stack[name].grad
+    norms_K = joint.step(most, lrs)
+    for row, (alone, twin) in enumerate(zip(alones, twins, strict=True)):
+        norm = clip(alone.values(), most)
+        twin.step()
+        same = torch.equal(norm, norms_K[row]) and all(
+            torch.equal(alone[name], joint.stack[name][row]) for name in alone
+        )
+        if not same:
+            return False
+    return True
+
+
+def _row(stacked: Tensor | None, row: int) -> Tensor | None:
+    return None if stacked is None else stacked[row]
+
+
+def _equal(one: Tensor | None, other: Tensor | None) -> bool:
+    return one is other if one is None or other is None else torch.equal(one, other)
