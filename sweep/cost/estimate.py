@@ -245,9 +245,10 @@ def arm_memory_gb(config: ArmConfig, gpu: str | None = None) -> float:
     if not _is_stacked(config):
         return GPU_GB + WORKSPACES_GB + (tensors + max(work.kept_bytes, evaluated)) / 1e9
     # Rows and their moments stay. A step has gradients, copies to be clipped and their squares; an
-    # evaluation has the rows once more.
+    # evaluation has the rows twice more. Two streams that graphs are captured on have workspaces.
     row = 4 * work.parameters
-    tensors += ROWS * (3 * row + max(3 * row + work.kept_bytes, row + evaluated))
+    tensors += ROWS * (3 * row + max(3 * row + work.kept_bytes, 2 * row + evaluated))
+    tensors += 2 * 1e9 * WORKSPACES_GB
     return GPU_GB + WORKSPACES_GB + tensors / 1e9
 
 

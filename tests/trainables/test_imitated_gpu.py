@@ -275,10 +275,11 @@ def test_the_estimate_holds_for_a_whole_arm(
     started = gpu.peak
     while not run.advance().is_final:
         pass
-    beside_tensors = 1e9 * (GPU_GB + WORKSPACES_GB)
+    beside_tensors = 1e9 * (GPU_GB + 3 * WORKSPACES_GB)  # of three streams
     estimate = 1e9 * arm_memory_gb(config, "h100") - beside_tensors
     assert started < 0.2 * estimate
-    assert gpu.peak == pytest.approx(estimate, rel=0.15)
+    captured = 8 * 4 * run.record.parameters  # rows once more, of passes too few to be captured
+    assert gpu.peak == pytest.approx(estimate - captured, rel=0.15)
 
 
 # --- memory and loss ------------------------------------------------------------------------------
