@@ -1,4 +1,4 @@
-"""Arm in the memory of a process: its task, its training, and what takes its steps."""
+"""Arm in the memory of a process: its task, its training, its evaluation."""
 
 from __future__ import annotations
 

@@ -79,7 +79,8 @@ def run(
             --start-from.
         where: local (a Ray cluster of this machine), cluster, or inline (this process).
         workers: arms at a time; default: as many as there is room for.
-        fuse: so many arms that a worker may train together; default: each alone.
+        fuse: so many arms that a worker may train together; default: each alone, on a GPU eight
+            of networks that are small.
         processes: so many that train an arm together; default: one.
         max_arms: begin no more arms once so many of the sweep are begun, unconstrained ones
             included.

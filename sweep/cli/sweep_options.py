@@ -104,7 +104,7 @@ OPTIONS: dict[str, Callable[[Verb], Verb]] = {
         type=click.IntRange(min=1),
         metavar="N",
         help="Train up to N small arms of equal shape and seed together in one worker, with the "
-        "same numbers (docs/fusion.md). Default: 1.",
+        "same numbers (docs/fusion.md). Default: 1; on a GPU 8, of networks that are small.",
     ),
     "processes": click.option(
         "--processes",

@@ -190,7 +190,7 @@ def _evaluated_seconds(config: ArmConfig, gpu: str) -> float:
     """Seconds of a GPU and its host for one sample of an evaluation."""
     started = pass_of(config).launches / _evaluated_at_once(config)
     computed = work_of(config).forward_flops / _rate(config, gpu)
-    if _is_stacked(config):  # draws are kept for all arms of a process
+    if is_stacked(config):  # draws are kept for all arms of a process
         return CAPTURED_S * started + ROWS * computed
     numbers = math.prod(config.facts.sample_shape(config.data))
     return max(computed, KERNEL_S * started) + DRAWN_S * numbers
@@ -242,7 +242,7 @@ def arm_memory_gb(config: ArmConfig, gpu: str | None = None) -> float:
         evaluated = pass_of(replace(config, batch_size=at_once, accumulate=1)).peak_bytes
         held_out = min(_held_out_bytes(config), KEPT_MB * 2**20)
     tensors = work.state_bytes + held_out
-    if not _is_stacked(config):
+    if not is_stacked(config):
         return GPU_GB + WORKSPACES_GB + (tensors + max(work.kept_bytes, evaluated)) / 1e9
     # Rows and their moments stay. A step has gradients, copies to be clipped and their squares; an
     # evaluation has the rows twice more. Two streams that graphs are captured on have workspaces.
@@ -252,9 +252,12 @@ def arm_memory_gb(config: ArmConfig, gpu: str | None = None) -> float:
     return GPU_GB + WORKSPACES_GB + tensors / 1e9
 
 
-def _is_stacked(config: ArmConfig) -> bool:
-    """True where a GPU trains the run's network as a row of a stack."""
-    return config.dtype != "bfloat16" and work_of(config).numbers <= MOST_NUMBERS
+def is_stacked(config: ArmConfig) -> bool:
+    """True if a GPU trains the run's network as a row of a stack; False where it is not counted."""
+    try:
+        return config.dtype != "bfloat16" and work_of(config).numbers <= MOST_NUMBERS
+    except NotCounted:
+        return False
 
 
 def _held_out_bytes(config: ArmConfig) -> float:
@@ -352,7 +355,7 @@ def _step_seconds(config: ArmConfig, gpu: str | None) -> float:
     if gpu is not None:
         passes = 3 + config.model.recompute  # a backward pass starts twice a forward pass's kernels
         started, computed = passes * pass_of(config).launches, flops / _rate(config, gpu)
-        if _is_stacked(config):
+        if is_stacked(config):
             captured = CAPTURED_S * started + ROWS * computed
             return max(captured, KERNEL_S * KERNELS_OF_ADAM)
         return max(computed, KERNEL_S * (started + KERNELS_OF_ADAM))

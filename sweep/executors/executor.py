@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from search_spaces.space import SearchSpace
 from trainables.errors import InvalidValue
 
 if TYPE_CHECKING:  # scipy and Optuna: a second that `sweep run --help` does not pay
@@ -26,7 +27,8 @@ class Executor:
     # to; inline: this process, one arm at a time
     where: Where = "local"
     workers: int | None = None  # arms at a time; None: what the machine holds, or a fair share
-    fuse: int | None = None  # so many arms that a worker may train together; None: each alone
+    fuse: int | None = None  # so many arms that a worker may train together; None: on a GPU as
+    # many small ones as a stack has rows for, else each alone
     processes: int | None = None  # so many that train an arm together; None: one
 
     def __post_init__(self) -> None:
@@ -56,7 +58,8 @@ class Executor:
 
     def train(self, coordinator: Coordinator) -> None:
         """Train what the coordinator hands out; Failure without Ray, Misuse without a machine."""
-        most = self.fuse or 1
+        one_alone = (self.processes or 1) > 1
+        most = self.fuse or (1 if one_alone else arms_of_a_stack(coordinator.definition.space))
         if self.where == "inline":
             from sweep.executors.inline import train_inline
 
@@ -66,3 +69,14 @@ class Executor:
 
             train = tune.train_on_cluster if self.where == "cluster" else tune.train_on_local_ray
             train(coordinator, workers=self.workers, most=most, processes=self.processes or 1)
+
+
+def arms_of_a_stack(space: SearchSpace) -> int:
+    """Arms that a GPU trains in the time of one; 1 on a CPU, and where networks are large."""
+    runs = [space.base.with_fields(setting.fields) for setting in space.settings]
+    if not all(run.device == "cuda" for run in runs):
+        return 1
+    from sweep.cost.estimate import is_stacked  # torch
+    from trainables.fused.update import ROWS
+
+    return ROWS if all(map(is_stacked, runs)) else 1

@@ -29,7 +29,7 @@ class StackedNetworks:
     """Networks of one shape, in stacks of ``ROWS``; of one network, too."""
 
     def __init__(self, models: Sequence[nn.Module], task: Task) -> None:
-        """Copy what they hold, so that they may go on; buffers are the first one's."""
+        """Copy their parameters, so that they may go on; buffers are the first one's."""
         self.count = len(models)
         self._network, self._task = _Outcomes(models[0], task), task
         self._stacks = [
@@ -38,11 +38,11 @@ class StackedNetworks:
         ]
         self._passes = 0
         self._captured: CapturedEvaluation | None = None
-        self._found: dict[Hashable, object] = {}
+        self._results: dict[Hashable, object] = {}
         self._taken: list[tuple[int, float]] = []  # the row that asked first, and seconds
 
     def eval(self) -> None:
-        """Set what the rows share to evaluation."""
+        """Set the network to evaluation."""
         self._network.eval()
 
     def outcomes(self, batch: Batch) -> Outcomes:
@@ -68,18 +68,18 @@ class StackedNetworks:
         return self._passed(stack, batch)
 
     def _passed(self, stack: Parameters, batch: Batch) -> Sequence[Tensor]:
-        found: Sequence[Tensor] = torch.vmap(
+        outcomes: Sequence[Tensor] = torch.vmap(
             lambda row: functional_call(self._network, row, (batch,))
         )(stack)
-        return found
+        return outcomes
 
     def once(self, key: Hashable, row: int, find: Callable[[], T]) -> T:
-        """What ``find`` finds; for rows that ask later what it found for the first."""
-        if key not in self._found:
+        """Result of ``find``, which is called for the first row that asks."""
+        if key not in self._results:
             started = time.perf_counter()
-            self._found[key] = find()
+            self._results[key] = find()
             self._taken.append((row, time.perf_counter() - started))
-        return self._found[key]  # type: ignore[return-value]
+        return self._results[key]  # type: ignore[return-value]
 
     def taken_from(self, number: int) -> list[tuple[int, float]]:
         """Passes from ``number`` on: the row that took it for all, and its seconds."""
@@ -90,10 +90,10 @@ class StackedNetworks:
 
 
 class Row:
-    """One of several networks whose passes are taken at once."""
+    """One network of several that are passed at once."""
 
     def __init__(self, networks: StackedNetworks, number: int) -> None:
-        """Take number ``number`` of ``networks``, which has accounted for no pass."""
+        """Take the network with this number; its seconds are not counted yet."""
         self.networks, self.number = networks, number
         self._accounted = 0
 
@@ -106,7 +106,7 @@ class Row:
 
 
 class _Outcomes(nn.Module):
-    """Outcomes of a network as tensors, whose parameters others may take the place of."""
+    """Network whose forward pass returns its outcomes, with parameters that may be exchanged."""
 
     def __init__(self, model: nn.Module, task: Task) -> None:
         super().__init__()
@@ -116,7 +116,7 @@ class _Outcomes(nn.Module):
 
     def forward(self, batch: Batch) -> tuple[Tensor, ...]:
         """Losses, norms, scores where they are something else, features where there are any."""
-        found = layer_outcomes(self.model, self._task[0], batch)
-        self.has_scores = found.scores is not found.losses
-        scores = (found.scores,) if self.has_scores else ()
-        return (found.losses, found.norms, *scores, *(found.features or ()))
+        outcomes = layer_outcomes(self.model, self._task[0], batch)
+        self.has_scores = outcomes.scores is not outcomes.losses
+        scores = (outcomes.scores,) if self.has_scores else ()
+        return (outcomes.losses, outcomes.norms, *scores, *(outcomes.features or ()))

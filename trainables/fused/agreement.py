@@ -1,4 +1,4 @@
-"""Whether arms may be trained as rows of one network; tried on the arms themselves.
+"""Agreement of rows of one network with the arms that they stand for.
 
 On a CPU a row must have the bits of its arm alone: products of a stack may run in other kernels,
 which round in another order (those of very small matrices do). On a GPU the stack *is* how such a

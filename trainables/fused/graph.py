@@ -56,12 +56,13 @@ class CapturedPasses:
             losses_HF = losses_of(batch)
         self._losses_HF = losses_HF.detach()
         with torch.cuda.graph(self._backward, pool=self._forward.pool()):
-            found: Sequence[Tensor | None] = torch.autograd.grad(
+            gradients: Sequence[Tensor | None] = torch.autograd.grad(
                 losses_HF, parameters, self._weights_HF, allow_unused=True
             )
             # copies: one gradient may be a view of another, and clipping writes into them
             self.gradients: list[Tensor | None] = [
-                None if gradient is None else gradient.clone().contiguous() for gradient in found
+                None if gradient is None else gradient.clone().contiguous()
+                for gradient in gradients
             ]
             self.norms_H = clip_rows([g for g in self.gradients if g is not None], most)
 
@@ -72,13 +73,13 @@ class CapturedPasses:
         return self._losses_HF
 
     def backward(self, weights_HF: Tensor) -> None:
-        """Fill ``gradients``, clipped, and ``norms_H``, of before."""
+        """Fill ``gradients``, clipped, and ``norms_H``, the norms before."""
         self._weights_HF.copy_(weights_HF)
         self._backward.replay()
 
 
 class CapturedEvaluation:
-    """What a stack makes of a batch without a gradient, for any stack and batch of one shape."""
+    """Pass without a gradient, for any stack and batch of one shape."""
 
     def __init__(
         self,
@@ -93,19 +94,19 @@ class CapturedEvaluation:
             outcomes_of(self._rows, self._batch)
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph):
-            self._found = outcomes_of(self._rows, self._batch)
+            self._outcomes = outcomes_of(self._rows, self._batch)
 
     def takes(self, batch: Batch) -> bool:
         """True for a batch of the shape that was captured."""
         return batch.targets.shape == self._batch.targets.shape
 
     def outcomes(self, rows: Parameters, batch: Batch) -> list[Tensor]:
-        """The same of this stack and batch."""
+        """Outcomes of this stack on this batch."""
         for name, values in rows.items():
             self._rows[name].copy_(values)
         _overwrite(self._batch, batch)
         self._graph.replay()
-        return [tensor.clone() for tensor in self._found]
+        return [tensor.clone() for tensor in self._outcomes]
 
 
 @contextmanager

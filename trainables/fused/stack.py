@@ -106,7 +106,7 @@ class Stack:
 
 
 def trained_parameters(training: Training) -> Parameters:
-    """What an arm trains, by its name in ``StepLosses``."""
+    """Trained parameters of an arm by their names in ``StepLosses``."""
     named = training.model.named_parameters()
     return {f"model.{name}": p for name, p in named if p.requires_grad}
 

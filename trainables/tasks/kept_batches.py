@@ -1,4 +1,4 @@
-"""Held-out batches that stay on a GPU, for all arms of a process that read the same.
+"""Held-out batches that stay on a GPU for all arms of a process.
 
 Noise is drawn and batches are cut on the CPU, which takes longer than to pass them.
 """
@@ -14,7 +14,7 @@ from trainables.tasks.base import Batch
 
 
 class KeptBatches:
-    """Batches by what they are of, as long as they fit."""
+    """Batches by split, disturbance and draw, as many as fit."""
 
     def __init__(self) -> None:
         """Keep nothing yet."""

@@ -37,7 +37,7 @@ def test_arms_share_a_gpu_and_one_that_outgrows_its_share_goes_on_with_a_whole_o
 ) -> None:
     asked = put_definition(objects, tiny(n_proposals=1, steps=10, report_every=5, device="cuda"))
     gpus.take(5_500, 6 * 2**30)  # in a worker's second arm
-    summary = run_sweep(objects, asked, Executor(workers=2), display=False)
+    summary = run_sweep(objects, asked, Executor(workers=2, fuse=1), display=False)
     assert (summary.is_done, summary.problems, summary.arms_done) == (True, (), 4)
     # Two workers were packed on the GPU that Ray gave them; later one had it for itself.
     started = list(gpus.told("started").values())

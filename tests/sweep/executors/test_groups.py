@@ -8,12 +8,14 @@ import pytest
 
 from search_spaces.alpaca_small import SPACE as ALPACA_SMALL
 from search_spaces.space import Sampler, Setting
+from sweep.executors.executor import arms_of_a_stack
 from sweep.executors.groups import next_group
 from sweep.run.budget import Budget, Spending
 from sweep.run.coordinator import Coordinator
 from sweep.study.arms import Arm
 from sweep.study.definition import Definition
 from tests.support.toy_sweeps import definition, started, train
+from trainables.plain import Json
 from trainables.records.objects import ObjectStore
 
 
@@ -139,3 +141,19 @@ def test_every_arm_is_handed_out_once_whatever_the_groups(objects: ObjectStore) 
     handed = [arm.signature for group in groups(started(objects, asked), most=4, places=2)
               for arm in group]  # fmt: skip
     assert len(handed) == len(set(handed)) == 2 * 2 * (5 + 1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "arms"),
+    [
+        ({}, 1),
+        ({"device": "cuda"}, 8),
+        ({"device": "cuda", "dtype": "bfloat16"}, 1),
+        ({"device": "cuda", "data.patch_size": 32, "data.frame_size": 96, "model.layers": 9}, 1),
+    ],
+)
+def test_a_gpu_trains_as_many_small_arms_together_as_a_stack_has_rows(
+    fields: dict[str, Json], arms: int
+) -> None:
+    space = definition("random").space
+    assert arms_of_a_stack(replace(space, base=space.base.with_fields(fields))) == arms
