@@ -152,7 +152,8 @@ def _assumption(gpu: str | None, counted: bool) -> str:
         return (
             f"operations counted; {peak.tflops:g} TFLOPS in float32 and "
             f"{peak.tflops_bfloat16:g} in bfloat16 by the data sheet, {SHARE_OF_PEAK:.0%} of it "
-            f"reached, a kernel every {1e6 * KERNEL_S:g} us, as with an H100"
+            f"reached, a kernel every {1e6 * KERNEL_S:g} us, in stacks every "
+            f"{1e6 * CAPTURED_S:g}, as with an H100"
         )
     if counted:
         return "operations counted where a step is large; rate of a matrix product timed here"
