@@ -69,7 +69,7 @@ class ArmGroup:
         self._share(together)
         if not self._train(together):
             return ()
-        for run, row in zip(together, _rows(together), strict=True):
+        for run, row in zip(together, self._rows(together), strict=True):
             run.settle(row)
             if run.record.is_final:
                 run.let_go()
@@ -140,6 +140,14 @@ class ArmGroup:
                 )
         return self._fused if self.fuses else None
 
+    def _rows(self, together: Sequence[ArmRun]) -> Sequence[Row | None]:
+        """Networks that were fused on a GPU, to be evaluated at once; else None each."""
+        if self._fused is None or not self._fused.on_gpu:
+            return [None] * len(together)
+        task = together[0].task
+        networks = StackedNetworks([run.training.evaluated for run in together], task)
+        return [Row(networks, number) for number in range(len(together))]
+
     def _separate(self, why: str) -> None:
         """Go on from the last checkpoints, one arm after the other."""
         log.warning("arms of a group are trained one after the other: %s", why)
@@ -148,12 +156,3 @@ class ArmGroup:
             run.has_neighbours = False
             run.hold(1.0)
             run.let_go()
-
-
-def _rows(together: Sequence[ArmRun]) -> Sequence[Row | None]:
-    """Networks of arms that were trained in stacks, to be evaluated at once; else None each."""
-    if len(together) == 1 or not all(run.training.stack_rows for run in together):
-        return [None] * len(together)
-    task = together[0].task
-    networks = StackedNetworks([run.training.evaluated for run in together], task)
-    return [Row(networks, number) for number in range(len(together))]

@@ -41,6 +41,11 @@ class FusedTraining:
         self._weightings = [training.weighting for training in trainings]
         self._weighs_jointly = has_same_bits(self._weightings, self._first.config.model.layers)
 
+    @property
+    def on_gpu(self) -> bool:
+        """True where the arms are rows of stacks on a GPU."""
+        return self._rows > 0
+
     def run_to(self, step: int) -> None:
         """Take primal steps until ``step`` are done; each arm counts its share of the time."""
         started = time.perf_counter()
@@ -59,7 +64,7 @@ class FusedTraining:
         weighting.give_back()
         for sums_S, training in zip(sums_KS, self.trainings, strict=True):
             training.count(sums_S, max(step - first, 0))
-        if self._rows:
+        if self.on_gpu:
             torch.cuda.synchronize()
         seconds = (time.perf_counter() - started) / len(self.trainings)
         for training in self.trainings:

@@ -62,7 +62,10 @@ def test_the_verb_shows_the_papers_numbers_and_their_doubts() -> None:
     assert row["mean_rmse"] == {"constrained": 105.767, "unconstrained": 20.965}
     assert any("failed run" in doubt for doubt in row["doubts"])
     assert plain["estimate"]["device"] == "rtx3090"
-    assert "a kernel every 30 us, in stacks every 2.3, as with an H100" in plain["estimate"]["assumption"]
+    assert (
+        "a kernel every 30 us, in stacks every 2.3, as with an H100"
+        in plain["estimate"]["assumption"]
+    )
 
 
 def test_the_verb_names_the_variant_and_how_it_departs_from_the_paper() -> None:

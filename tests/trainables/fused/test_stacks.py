@@ -144,6 +144,31 @@ def test_what_is_no_row_of_a_stack_is_trained_by_itself(
     require_same(arms, store_in(tmp_path / "alone"), store_in(tmp_path / "together"))
 
 
+def test_arms_whose_networks_differ_are_trained_and_evaluated_each_by_its_own(
+    tmp_path: Path,
+) -> None:
+    """Each may be a row of a stack, but not of the other's."""
+
+    def other(model: object, _: object, layers: list[torch.Tensor]) -> list[torch.Tensor]:
+        return [*layers[:-1], 0.9 * layers[-1]]
+
+    by_itself, together = store_in(tmp_path / "alone"), store_in(tmp_path / "together")
+    group = group_of(ARMS[:2], together)
+    alone_runs = [ArmRun(arm, by_itself) for arm in ARMS[:2]]
+    for runs in (group._runs, alone_runs):
+        assert all(run.begin() for run in runs)
+        runs[1].training.model.register_forward_hook(other)
+    while not group.is_final:
+        group.advance()
+    assert not group.fuses
+    for run in alone_runs:
+        while not run.advance().is_final:
+            pass
+    assert alone_runs[1].record.environment[STACK_ROWS] == ROWS
+    require_same(ARMS[:2], by_itself, together)
+    assert numbers(alone_runs[0].record) != numbers(alone_runs[1].record)
+
+
 def test_held_out_batches_are_made_once_for_all_arms_of_a_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
