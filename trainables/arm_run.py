@@ -219,6 +219,9 @@ class ArmRun:
 
     def _settle(self, arm: BegunArm, row: Row | None) -> None:
         network = row or arm.network()
+        if row is not None:
+            arm.join()
+        self.record.environment.pop(STACK_ROWS, None)
         if arm.stack_rows:
             self.record.environment[STACK_ROWS] = arm.stack_rows
         report = self._report(arm, network)

@@ -40,6 +40,10 @@ class BegunArm:
         evaluated = self.training.evaluated
         return Row(StackedNetworks([evaluated], self.task), 0) if self.stack_rows else evaluated
 
+    def join(self) -> None:
+        """Let go of the stack of an arm that trains in company from now on."""
+        self._alone = None
+
     @property
     def stack_rows(self) -> int:
         """Rows of the stack that took the last steps; 0: none."""

@@ -67,12 +67,13 @@ def build_task(config: ArmConfig, device: torch.device, dtype: torch.dtype) -> T
 def task_of_arm(config: ArmConfig, device: torch.device, dtype: torch.dtype) -> Task:
     """The task of an arm; on a GPU that of this process's last arm, where it is the same."""
     same = replace(config, constraint=None)
-    for known, task in _last_tasks:
-        if known == same and device.type == "cuda":
-            return task
-    _last_tasks.clear()
+    if device.type == "cuda" and _last_tasks and _last_tasks[0][0] == same:
+        return _last_tasks[0][1]
+    _last_tasks.clear()  # and what it keeps on the GPU, before another one is built
     task = build_task(config, device, dtype)
-    if device.type == "cuda" and getattr(task, "serves_any_constraint", False):
+    # Not of other packages: theirs may look at the constraint.
+    is_ours = type(task).__module__.startswith("trainables.")
+    if device.type == "cuda" and is_ours and getattr(task, "serves_any_constraint", False):
         _last_tasks.append((same, task))
     return task
 

@@ -117,8 +117,6 @@ def exhausted(error: BaseException) -> Literal["GPU", "CPU"] | None:
     """
     import torch
 
-    if error.__context__ is not None and (before := exhausted(error.__context__)):
-        return before  # the end of a capture that memory broke off is an error of its own
     if isinstance(error, torch.cuda.OutOfMemoryError):
         return "GPU"
     if isinstance(error, MemoryError):

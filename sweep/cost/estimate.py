@@ -30,7 +30,8 @@ from trainables.config.constraint import default_constraint
 from trainables.config.test_conditions import family_of
 from trainables.errors import SweepError, UnknownName
 from trainables.evaluation.answers import LONGEST_ANSWER, PROMPTS
-from trainables.fused.agreement import MOST_NUMBERS
+from trainables.fused.agreement import is_small
+from trainables.fused.graph import FEWEST_STEPS
 from trainables.fused.update import ROWS
 from trainables.machine.cores import usable_cores
 from trainables.memory import KEPT_MB
@@ -256,7 +257,7 @@ def arm_memory_gb(config: ArmConfig, gpu: str | None = None) -> float:
 def is_stacked(config: ArmConfig) -> bool:
     """True if a GPU trains the run's network as a row of a stack; False where it is not counted."""
     try:
-        return config.dtype != "bfloat16" and work_of(config).numbers <= MOST_NUMBERS
+        return is_small(config, work_of(config).numbers)
     except NotCounted:
         return False
 
@@ -265,7 +266,8 @@ def _held_out_bytes(config: ArmConfig) -> float:
     """Bytes of all held-out batches of a run, targets once."""
     numbers = math.prod(config.facts.sample_shape(config.data))
     samples = config.eval_windows * config.facts.samples_per_unit(config.data)
-    draws = config.score_draws * len(config.test_gammas) + 2 * config.eval_draws
+    severities = sum(len(family_of(shift).severities) for shift in config.shifts)
+    draws = config.score_draws * (len(config.test_gammas) + severities) + 2 * config.eval_draws
     return 4.0 * numbers * samples * (draws + 2)
 
 
@@ -357,8 +359,9 @@ def _step_seconds(config: ArmConfig, gpu: str | None) -> float:
         passes = 3 + config.model.recompute  # a backward pass starts twice a forward pass's kernels
         started, computed = passes * pass_of(config).launches, flops / _rate(config, gpu)
         if is_stacked(config):
-            captured = CAPTURED_S * started + ROWS * computed
-            return max(captured, KERNEL_S * KERNELS_OF_ADAM)
+            is_captured = config.accumulate == 1 and config.steps >= FEWEST_STEPS
+            passes_s = (CAPTURED_S if is_captured else KERNEL_S) * started
+            return max(passes_s + ROWS * computed, KERNEL_S * KERNELS_OF_ADAM)
         return max(computed, KERNEL_S * (started + KERNELS_OF_ADAM))
     if is_timed(config):
         return _timed_step(_of_its_shape(config))

@@ -183,7 +183,7 @@ def test_a_group_trains_as_its_arms_alone(family: str, gpu: Gpu, tmp_path: Path)
         trained(arm, alone)
     group = ArmGroup([ArmRun(arm, together) for arm in arms])
     finish(group)
-    assert group.fuses
+    assert group.fuses == (family != "text_ut")  # texts are in no stack
     for signature in (arm.signature() for arm in arms):
         one, other = alone.record(signature), together.record(signature)
         assert one is not None

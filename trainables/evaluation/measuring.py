@@ -159,7 +159,7 @@ class _Passes:
 
     seen: list[_Seen]
     table: NDArray[np.float32 | np.float64]  # [K, rows, samples]
-    features: tuple[NDArray[np.float32], NDArray[np.int64]] | None  # [F, K, N, H], [N]
+    features: Split | None  # of a network by itself
     has_input: bool  # the last row of losses is of the input itself
 
     def by_batch(self, row: int) -> Iterable[tuple[_Seen, list[Floats]]]:
@@ -168,13 +168,6 @@ class _Passes:
         ends = np.cumsum([len(batch.units) for batch in self.seen])
         for batch, of_batch in zip(self.seen, np.split(table, ends[:-1], axis=1), strict=True):
             yield batch, np.split(of_batch, np.cumsum(batch.rows)[:-1])
-
-    def features_of(self, row: int) -> Split | None:
-        """Features of every layer that a readout of texts saw."""
-        if self.features is None:
-            return None
-        features_FKNH, labels_N = self.features
-        return Split(list(features_FKNH[:, row]), labels_N)
 
 
 def measure(
@@ -259,7 +252,7 @@ def _measured(
         sample_scores=None if scores is None else scores[-1],
         sizes=sizes.astype(int).tolist(),
         unchanged=task.metric(float(mean_F[-1])) if passes.has_input else None,
-        features=passes.features_of(row),
+        features=passes.features,
         norms=gathered.norms,
     )
 
@@ -305,16 +298,14 @@ def _passed(
     return _Passes(
         seen,
         table if stacked else table[None],
-        _joined(kept, stacked=stacked),
+        _joined(kept),
         unchanged is not None,
     )
 
 
-def _joined(
-    kept: list[tuple[Tensor, Tensor]], *, stacked: bool
-) -> tuple[NDArray[np.float32], NDArray[np.int64]] | None:
+def _joined(kept: list[tuple[Tensor, Tensor]]) -> Split | None:
     if not kept:
         return None
-    features = torch.cat([features for features, _ in kept], dim=-2).cpu().numpy()
+    features_FNH = torch.cat([features for features, _ in kept], dim=1)
     labels_N = torch.cat([labels for _, labels in kept])
-    return features if stacked else features[:, None], labels_N.cpu().numpy()
+    return Split(list(features_FNH.cpu().numpy()), labels_N.cpu().numpy())

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from trainables.fused.graph import CapturedEvaluation
+from trainables.fused.graph import CapturedEvaluation, can_capture, captured
 from trainables.fused.update import ROWS, Parameters, rows_of
 from trainables.layer_losses import Outcomes, layer_outcomes
 from trainables.tasks.base import Batch, Task
@@ -26,7 +26,7 @@ WORTH_CAPTURING = 12  # passes of one stack, after which the next ones are captu
 
 
 class StackedNetworks:
-    """Networks of one shape, in stacks of ``ROWS``; of one network, too."""
+    """Networks of one shape, one or more, in stacks of ``ROWS``."""
 
     def __init__(self, models: Sequence[nn.Module], task: Task) -> None:
         """Copy their parameters, so that they may go on; buffers are the first one's."""
@@ -48,23 +48,15 @@ class StackedNetworks:
     def outcomes(self, batch: Batch) -> Outcomes:
         """Outcomes of every network on a batch: losses, scores, norms [K, L + 1, B]."""
         parts = [self._of_stack(stack, batch) for stack in self._stacks]
-        losses, norms, *others = ([*column] for column in zip(*parts, strict=True))
-        scores = others.pop(0) if self._network.has_scores else None
-        joined = self._joined(losses)
-        return Outcomes(
-            joined,
-            joined if scores is None else self._joined(scores),
-            [self._joined(feature) for feature in others] or None,
-            self._joined(norms),
-        )
+        losses, norms, *scores = (self._joined([*column]) for column in zip(*parts, strict=True))
+        return Outcomes(losses, scores[0] if scores else losses, None, norms)
 
     def _of_stack(self, stack: Parameters, batch: Batch) -> Sequence[Tensor]:
         self._passes += 1
-        if isinstance(batch.inputs, Tensor) and batch.inputs.is_cuda:
-            if self._passes == WORTH_CAPTURING:
-                self._captured = CapturedEvaluation(self._passed, stack, batch)
-            if self._captured is not None and self._captured.takes(batch):
-                return self._captured.outcomes(stack, batch)
+        if self._passes == WORTH_CAPTURING and can_capture(self._network.model, self._task, batch):
+            self._captured = captured(lambda: CapturedEvaluation(self._passed, stack, batch))
+        if self._captured is not None and self._captured.takes(batch):
+            return self._captured.outcomes(stack, batch)
         return self._passed(stack, batch)
 
     def _passed(self, stack: Parameters, batch: Batch) -> Sequence[Tensor]:
@@ -112,11 +104,9 @@ class _Outcomes(nn.Module):
         super().__init__()
         self.model = model
         self._task = (task,)
-        self.has_scores = False
 
     def forward(self, batch: Batch) -> tuple[Tensor, ...]:
-        """Losses, norms, scores where they are something else, features where there are any."""
+        """Losses, norms, and scores where they are something else."""
         outcomes = layer_outcomes(self.model, self._task[0], batch)
-        self.has_scores = outcomes.scores is not outcomes.losses
-        scores = (outcomes.scores,) if self.has_scores else ()
-        return (outcomes.losses, outcomes.norms, *scores, *(outcomes.features or ()))
+        has_scores = outcomes.scores is not outcomes.losses
+        return (outcomes.losses, outcomes.norms, *[outcomes.scores] * has_scores)

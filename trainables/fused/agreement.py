@@ -2,27 +2,46 @@
 
 On a CPU a row must have the bits of its arm alone: products of a stack may run in other kernels,
 which round in another order (those of very small matrices do). On a GPU the stack *is* how such a
-network is trained, alone or in company, so that its rows need only be the arms: their losses are
-compared with those of each network by itself, within rounding.
+network is trained, alone or in company, so that its rows need only be the arms: their losses
+and outcomes are compared with those of each network by itself, within rounding.
 """
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import cast
 
 import torch
 from torch import Tensor
 
+from trainables.config.arm import ArmConfig
+from trainables.evaluation.stacked import StackedNetworks
 from trainables.fused.stack import mean_losses, trained_parameters
-from trainables.fused.update import JointUpdate, Parameters, stacked, twin_of
-from trainables.memory import exhausted
+from trainables.fused.update import ROWS, JointUpdate, Parameters, stacked, twin_of
+from trainables.layer_losses import layer_outcomes
+from trainables.memory import exhausted, gpu_is_lost
 from trainables.primal_dual.clipping import clip
-from trainables.tasks.base import Batch
+from trainables.tasks.base import Batch, Task
 from trainables.training import Kind, StepLosses, Training
 
 MOST_NUMBERS = 2**22  # of a network that is stacked on a GPU; larger ones fill it by themselves
-ROUNDING = 1e-3  # of losses, relative: rows that are other networks differ by more
+MOST_GIVEN = 2**19  # numbers of a batch that it is given, likewise
+ROUNDING = 1e-3  # relative: rows that are other networks differ by more
+
+
+def is_small(config: ArmConfig, numbers: int) -> bool:
+    """True if a GPU trains a network of so many numbers in a stack, where it can be a row.
+
+    A fact of the configuration: both arms of a pair, and every resume, find the same.
+    """
+    if config.facts.reads_texts or config.dtype == "bfloat16":
+        return False
+    samples = config.batch_size // config.accumulate
+    given = samples * math.prod(config.facts.sample_shape(config.data))
+    return numbers <= MOST_NUMBERS and given <= MOST_GIVEN
 
 
 def may_fuse(trainings: Sequence[Training]) -> bool:
@@ -35,7 +54,7 @@ def may_fuse(trainings: Sequence[Training]) -> bool:
     """
     first = trainings[0]
     on_gpu = first.parameters[0].is_cuda
-    if first.task.autocast is not None or (on_gpu and _is_large(first)):
+    if first.task.autocast is not None or (on_gpu and not _may_be_stacked(first)):
         return False
     for training in trainings:
         training.model.train()
@@ -46,8 +65,8 @@ def may_fuse(trainings: Sequence[Training]) -> bool:
         warnings.simplefilter("always", UserWarning)  # torch.vmap's, of what it loops over
         try:
             same = (_are_rows if on_gpu else _have_same_bits)(trainings)
-        except RuntimeError as error:
-            if exhausted(error):
+        except Exception as error:  # whatever the code of another package does under torch.vmap
+            if exhausted(error) or gpu_is_lost():
                 raise
             same = False
     changed = [p for p in zip(buffers, before, strict=True) if not torch.equal(*p)]
@@ -56,9 +75,10 @@ def may_fuse(trainings: Sequence[Training]) -> bool:
     return same and not loops and not changed
 
 
-def _is_large(training: Training) -> bool:
+def _may_be_stacked(training: Training) -> bool:
     numbers = sum(p.numel() for p in training.model.parameters())
-    return numbers > MOST_NUMBERS or not training.is_whole
+    # a loop of another class takes steps of its own
+    return type(training) is Training and training.is_whole and is_small(training.config, numbers)
 
 
 def _disturbed(trainings: Sequence[Training]) -> tuple[list[Parameters], Tensor]:
@@ -88,10 +108,33 @@ def _fused_losses(training: Training, stack: Parameters, part: Batch) -> Tensor:
     return losses_KF
 
 
-def _own_losses(training: Training, arm: Parameters, part: Batch, kind: Kind) -> Tensor:
-    """The same of one arm's own network, [L + 1] or [1]."""
-    own = StepLosses(training.model, training.task)
-    return mean_losses(own, arm, part, kind, _constant_loss(training))
+@contextmanager
+def _holding(training: Training, arm: Parameters) -> Iterator[None]:
+    """Have an arm's network itself hold these parameters in the block, without gradients.
+
+    What it computes by references of its own to its parameters counts, too.
+    """
+    own = trained_parameters(training)
+    before = {name: p.detach().clone() for name, p in own.items()}
+    _put(own, arm)
+    try:
+        yield
+    finally:
+        with suppress(RuntimeError):  # of a lost GPU, whose first error says more
+            _put(own, before)
+
+
+@torch.no_grad()
+def _put(parameters: Parameters, values: Parameters) -> None:
+    for name, parameter in parameters.items():
+        parameter.copy_(values[name])
+        parameter.grad = None
+
+
+def _own_losses(training: Training, part: Batch, kind: Kind) -> Tensor:
+    """Mean losses over f_c of an arm's network as it is, [L + 1] or [1]."""
+    losses_FB: Tensor = StepLosses(training.model, training.task)(part, kind)
+    return losses_FB.mean(dim=1) / _constant_loss(training)
 
 
 def _constant_loss(training: Training) -> float:
@@ -102,19 +145,50 @@ def _constant_loss(training: Training) -> float:
 
 
 def _are_rows(trainings: Sequence[Training]) -> bool:
-    """True if every arm's losses are those of its row, and a backward pass goes through."""
+    """True if every arm's step and outcomes are those of its row; as many at once as train so."""
+    blocks = [trainings[start : start + ROWS] for start in range(0, len(trainings), ROWS)]
+    return all(_step_as_rows(block) and _are_evaluated_as_rows(block) for block in blocks)
+
+
+def _step_as_rows(trainings: Sequence[Training]) -> bool:
     arms, weights_F = _disturbed(trainings)
     part, stack = _next_part(trainings[0]), stacked(arms)
     losses_KF = _fused_losses(trainings[0], stack, part)
     (weights_F * losses_KF).sum().backward()  # type: ignore[no-untyped-call]
-    with torch.no_grad():
-        alone_KF = torch.stack(
-            [
-                _own_losses(training, arm, part, "all layers")
-                for training, arm in zip(trainings, arms, strict=True)
-            ]
-        )
-    return torch.allclose(losses_KF.detach(), alone_KF, rtol=ROUNDING, atol=0.0)
+    for row, (training, arm) in enumerate(zip(trainings, arms, strict=True)):
+        with _holding(training, arm), torch.set_grad_enabled(row == 0):
+            losses_F = _own_losses(training, part, "all layers")
+            if not _is_close(losses_KF[row].detach(), losses_F.detach()):
+                return False
+            if row > 0:
+                continue
+            (weights_F * losses_F).sum().backward()  # type: ignore[no-untyped-call]
+            # Their numbers are not compared: what is a sum of cancelling terms is rounding alone.
+            own = trained_parameters(training)
+            if any((p.grad is None) != (stack[name].grad is None) for name, p in own.items()):
+                return False
+    return True
+
+
+@torch.no_grad()
+def _are_evaluated_as_rows(trainings: Sequence[Training]) -> bool:
+    task, part = cast(Task, trainings[0].task), _next_part(trainings[0])
+    if not hasattr(task, "scores"):
+        return True  # a task for training alone
+    networks = StackedNetworks([training.evaluated for training in trainings], task)
+    networks.eval()
+    rows = networks.outcomes(part)
+    network = trainings[0].evaluated
+    network.eval()
+    own = layer_outcomes(network, task, part)
+    pairs = (rows.losses, own.losses), (rows.scores, own.scores), (rows.norms, own.norms)
+    return all(_is_close(of_rows[0], by_itself) for of_rows, by_itself in pairs)
+
+
+def _is_close(one: Tensor, other: Tensor) -> bool:
+    """True if numbers differ by no more than rounding does, over the largest of them."""
+    largest = other.abs().max() if other.numel() else other.new_zeros(())
+    return bool(((one - other).abs() <= ROUNDING * largest).all())
 
 
 # --- on a CPU -------------------------------------------------------------------------------------
@@ -148,14 +222,18 @@ def _is_alone(
     (weights_F * losses_KF).sum().backward()  # type: ignore[no-untyped-call]
     alones = []
     for row, (arm, training) in enumerate(zip(arms, trainings, strict=True)):
-        alone = {name: value.clone().requires_grad_() for name, value in arm.items()}
-        losses_F = _own_losses(training, alone, part, kind)
-        (weights_F[-len(losses_F) :] * losses_F).sum().backward()  # type: ignore[no-untyped-call]
+        with _holding(training, arm):
+            losses_F = _own_losses(training, part, kind)
+            (weights_F[-len(losses_F) :] * losses_F).sum().backward()  # type: ignore[no-untyped-call]
+            gradients = {name: p.grad for name, p in trained_parameters(training).items()}
         same = torch.equal(losses_F, losses_KF[row, -len(losses_F) :]) and all(
-            _equal(alone[name].grad, _row(stack[name].grad, row)) for name in alone
+            _equal(gradients[name], _row(stack[name].grad, row)) for name in arm
         )
         if not same:
             return False
+        alone = {name: value.clone().requires_grad_() for name, value in arm.items()}
+        for name, value in alone.items():
+            value.grad = gradients[name]
         alones.append(alone)
     return _is_updated_alone(trainings, alones, stack)
 

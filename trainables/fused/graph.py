@@ -1,37 +1,59 @@
 """Passes of a stack as CUDA graphs, which the host starts as one each.
 
 The host starts a kernel in 30 us where the kernel takes 2: a captured pass leaves the host one
-call. What a pass reads is copied into the memory that was captured, and what it leaves there is
-overwritten by the next one. In training learning rates, dual steps and Adam stay outside.
+call. A pass reads from memory that was captured, to which its batch is copied, and the next pass
+overwrites its results. In training learning rates, dual steps and Adam stay outside.
 
 Source: https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from trainables.config.arm import ArmConfig
 from trainables.fused.update import Parameters
+from trainables.memory import exhausted, gpu_is_lost
 from trainables.primal_dual.clipping import clip_rows
 from trainables.tasks.base import Batch
 
 FEWEST_STEPS = 50  # of a run that is worth capturing: it takes as long as some twenty steps
+OURS = "trainables."  # packages whose networks and tasks are known to be captured
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
-def can_capture(part: Batch, config: ArmConfig) -> bool:
-    """True on a GPU, for batches of one shape that pass at once."""
-    inputs = part.inputs
-    return (
-        isinstance(inputs, Tensor)
-        and inputs.is_cuda
-        and config.accumulate == 1
-        and config.steps >= FEWEST_STEPS
-    )
+def can_capture(network: nn.Module, task: object, part: Batch) -> bool:
+    """True for batches of one shape on a GPU, of a network and a task of this package.
+
+    Others may look at the host or keep state in Python, which a capture would break or freeze.
+    """
+    own = (type(network).__module__, type(task).__module__)
+    is_ours = all(module.startswith(OURS) for module in own)
+    return is_ours and isinstance(part.inputs, Tensor) and part.inputs.is_cuda
+
+
+def captured(capture: Callable[[], T]) -> T | None:
+    """Graphs that ``capture`` makes; None where CUDA cannot make them.
+
+    Raises OutOfMemoryError.
+    """
+    try:
+        return capture()
+    except RuntimeError as error:
+        for cause in (error, error.__context__):  # the end of a broken capture fails, too
+            if cause is not None and exhausted(cause):
+                raise cause from None
+        if gpu_is_lost():
+            raise
+        log.warning("passes are not captured, and the host starts every kernel: %s", error)
+        return None
 
 
 class CapturedPasses:
@@ -66,6 +88,10 @@ class CapturedPasses:
             ]
             self.norms_H = clip_rows([g for g in self.gradients if g is not None], most)
 
+    def takes(self, part: Batch) -> bool:
+        """True for a batch of the shape that was captured."""
+        return _is_alike(self._batch, part)
+
     def forward(self, part: Batch) -> Tensor:
         """Mean losses over f_c of every row and layer, [H, F], until the next pass."""
         _overwrite(self._batch, part)
@@ -98,7 +124,7 @@ class CapturedEvaluation:
 
     def takes(self, batch: Batch) -> bool:
         """True for a batch of the shape that was captured."""
-        return batch.targets.shape == self._batch.targets.shape
+        return _is_alike(self._batch, batch)
 
     def outcomes(self, rows: Parameters, batch: Batch) -> list[Tensor]:
         """Outcomes of this stack on this batch."""
@@ -130,3 +156,14 @@ def _overwrite(captured: Batch, batch: Batch) -> None:
     assert isinstance(batch.inputs, Tensor)
     captured.inputs.copy_(batch.inputs)
     captured.targets.copy_(batch.targets)
+
+
+def _is_alike(captured: Batch, batch: Batch) -> bool:
+    return all(
+        isinstance(one, Tensor) and one.shape == other.shape and one.dtype == other.dtype
+        for one, other in (
+            (batch.inputs, captured.inputs),
+            (batch.targets, captured.targets),
+        )
+        if isinstance(other, Tensor)
+    )

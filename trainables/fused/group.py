@@ -136,7 +136,8 @@ class ArmGroup:
             self._fused = FusedTraining(trainings) if self.fuses else None
             if not self.fuses:
                 log.warning(
-                    "arms of a group take their steps one after the other: fused, bits differ"
+                    "arms of a group take their steps one after the other: as rows of one network "
+                    "they would not be themselves"
                 )
         return self._fused if self.fuses else None
 

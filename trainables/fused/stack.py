@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from trainables.fused.graph import CapturedPasses, can_capture
+from trainables.fused.graph import FEWEST_STEPS, CapturedPasses, can_capture, captured
 from trainables.fused.update import JointUpdate, Parameters
 from trainables.tasks.base import Batch
 from trainables.training import Kind, StepLosses, Training
@@ -27,10 +27,11 @@ class Stack:
     def __init__(self, trainings: Sequence[Training], losses: StepLosses, rows: int) -> None:
         """Copy parameters and moments into at least ``rows`` rows.
 
-        ``losses`` are of the network that every row takes the place of. Raises RuntimeError as
-        ``JointUpdate``.
+        ``losses`` are of a network whose parameters every row takes the place of. Raises
+        RuntimeError as ``JointUpdate``.
         """
         first, self._losses, self._count = trainings[0], losses, len(trainings)
+        self._task = first.task
         self._config, self._constant_loss = first.config, first.task.scales.constant_loss
         arms = [trained_parameters(training) for training in trainings]
         optimizers = [training.optimizer for training in trainings]
@@ -42,6 +43,8 @@ class Stack:
         )
         self._passed: Tensor | None = None  # losses of the last pass, with their graph
         self._captured: CapturedPasses | None = None
+        self._is_to_capture = self._config.accumulate == 1 and self._config.steps >= FEWEST_STEPS
+        self._is_replayed = False  # the pass whose gradient is next
 
     @property
     def arms(self) -> int:
@@ -55,11 +58,15 @@ class Stack:
 
     def forward(self, part: Batch) -> Tensor:
         """Mean losses over f_c of every arm and layer, [K, F], detached."""
-        if self._captured is None and can_capture(part, self._config):
-            self._captured = CapturedPasses(
-                self._losses_of, list(self.parameters.values()), part, self._config.grad_clip
+        if self._is_to_capture and can_capture(self._losses.model, self._task, part):
+            self._is_to_capture = False
+            self._captured = captured(
+                lambda: CapturedPasses(
+                    self._losses_of, list(self.parameters.values()), part, self._config.grad_clip
+                )
             )
-        if self._captured is not None:
+        self._is_replayed = self._captured is not None and self._captured.takes(part)
+        if self._captured is not None and self._is_replayed:
             return self._captured.forward(part)[: self._count]
         self._passed = self._losses_of(part)
         return self._passed.detach()[: self._count]
@@ -70,7 +77,7 @@ class Stack:
         Each row of the sum's gradient is that of its arm alone.
         """
         weights_HF = torch.cat([weights_KF, weights_KF[:1].expand(self._repeats, -1)])
-        if self._captured is not None:
+        if self._captured is not None and self._is_replayed:
             self._captured.backward(weights_HF)
             return
         assert self._passed is not None
@@ -80,7 +87,7 @@ class Stack:
 
     def step(self, lrs: Sequence[float]) -> Tensor:
         """Clip every arm's gradient and step; the norms before, [K]."""
-        if self._captured is None:
+        if self._captured is None or not self._is_replayed:
             return self._update.step(self._config.grad_clip, lrs)[: self._count]
         for parameter, gradient in zip(
             self.parameters.values(), self._captured.gradients, strict=True

@@ -61,6 +61,8 @@ class FusedTraining:
         for stack in stacks:
             stack.give_back()
         self._stacked_at = step
+        if not self.on_gpu:  # where passes are captured with its tensors
+            self._stacks, self._stacked_at = [], -1
         weighting.give_back()
         for sums_S, training in zip(sums_KS, self.trainings, strict=True):
             training.count(sums_S, max(step - first, 0))
@@ -115,6 +117,6 @@ class FusedTraining:
 
 
 def alone(training: Training) -> Training | FusedTraining:
-    """Taker of an arm's steps without company: on a GPU a stack, where it may be one."""
+    """Training that takes an arm's steps without company: on a GPU in a stack, if it may be."""
     on_gpu = training.parameters[0].is_cuda
     return FusedTraining([training]) if on_gpu and may_fuse([training]) else training

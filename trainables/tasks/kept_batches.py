@@ -6,6 +6,7 @@ Noise is drawn and batches are cut on the CPU, which takes longer than to pass t
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
+from dataclasses import replace
 
 from torch import Tensor
 
@@ -25,26 +26,38 @@ class KeptBatches:
     def batches(self, key: Hashable, make: Callable[[], Iterator[Batch]]) -> Iterator[Batch]:
         """The batches of ``key``, made where they are not kept, and kept where they fit."""
         if key in self._kept:
-            yield from self._kept[key]
+            yield from map(_own, self._kept[key])
             return
-        made: list[Batch] = []
+        made: list[Batch] | None = []
+        size = 0
         for batch in make():
+            assert isinstance(batch.inputs, Tensor)
+            size += batch.inputs.untyped_storage().nbytes()
+            if not self._fits(size):
+                made = None  # before there is more of it than may be kept
+            if made is not None:
+                made.append(_own(batch))
             yield batch
-            made.append(batch)
-        size = sum(batch.inputs.nbytes for batch in made if isinstance(batch.inputs, Tensor))
-        if self._takes(size):
+        if made is not None:
             self._kept[key] = made
+            self._bytes += size
 
     def targets(self, key: Hashable, make: Callable[[], Tensor]) -> Tensor:
         """The targets of ``key``, which batches of every draw share."""
         if key not in self._targets:
             made = make()
-            if not self._takes(made.nbytes):
+            size = made.untyped_storage().nbytes()
+            if not self._fits(size):
                 return made
             self._targets[key] = made
+            self._bytes += size
         return self._targets[key]
 
-    def _takes(self, size: int) -> bool:
-        fits = self._bytes + size <= memory.most_kept_bytes()
-        self._bytes += size if fits else 0
-        return fits
+    def _fits(self, size: int) -> bool:
+        return self._bytes + size <= memory.most_kept_bytes()
+
+
+def _own(batch: Batch) -> Batch:
+    """The batch with inputs of its own: a network may write into those that it is given."""
+    assert isinstance(batch.inputs, Tensor)
+    return replace(batch, inputs=batch.inputs.clone())

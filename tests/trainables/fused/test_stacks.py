@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -20,14 +20,17 @@ from trainables.environment import STACK_ROWS
 from trainables.evaluation import stacked
 from trainables.evaluation.stacked import Row, StackedNetworks
 from trainables.fused import agreement, graph
+from trainables.fused.agreement import may_fuse
 from trainables.fused.group import ArmGroup
 from trainables.fused.training import FusedTraining, alone
 from trainables.fused.update import ROWS
 from trainables.fused.weighting import JointWeighting
+from trainables.plain import Json
 from trainables.records.arm_record import ArmRecord
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 from trainables.tasks import denoising
+from trainables.training import Training
 
 if TYPE_CHECKING:
     from tests.support.gpu.tensors import Gpu
@@ -124,17 +127,18 @@ def test_no_step_of_a_stack_waits_for_the_device() -> None:
     assert bool((norms_K > 0).all())
 
 
-@pytest.mark.parametrize("why", ["too many numbers", "bfloat16", "other networks"])
-def test_what_is_no_row_of_a_stack_is_trained_by_itself(
-    why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "fields",
+    [{"dtype": "bfloat16"}, {"batch_size": 512}, {"model.layers": 4}],
+    ids=["bfloat16", "large batches", "too many numbers"],
+)
+def test_what_is_not_small_is_trained_by_itself(
+    fields: dict[str, Json], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    arms = ARMS[:2]
-    if why == "too many numbers":
-        monkeypatch.setattr(agreement, "MOST_NUMBERS", 10)
-    if why == "bfloat16":
-        arms = [arm.with_fields({"dtype": "bfloat16"}) for arm in arms]
-    if why == "other networks":
-        monkeypatch.setattr(agreement, "ROUNDING", -1.0)  # any network would be another
+    arms = [arm.with_fields({"steps": 4, "report_every": 2, **fields}) for arm in ARMS[:2]]
+    sizes = [sum(p.numel() for p in built(a, CUDA, torch.float32)[1].parameters) for a in ARMS[:1]]
+    monkeypatch.setattr(agreement, "MOST_NUMBERS", max(sizes))
+    monkeypatch.setattr(agreement, "MOST_GIVEN", 2**12)
     records = finished(arms, store_in(tmp_path / "alone"))
     assert not any(STACK_ROWS in record.environment for record in records)
     group = group_of(arms, store_in(tmp_path / "together"))
@@ -142,6 +146,114 @@ def test_what_is_no_row_of_a_stack_is_trained_by_itself(
         group.advance()
     assert not group.fuses
     require_same(arms, store_in(tmp_path / "alone"), store_in(tmp_path / "together"))
+
+
+def by_its_own_weight(model: torch.nn.Module) -> None:
+    """A network that looks at a weight by a reference of its own, which no row stands for."""
+    weight = next(model.parameters())
+    model.register_forward_hook(lambda _, __, layers: [*layers[:-1], layers[-1] * weight.sum()])
+
+
+def by_the_host(model: torch.nn.Module) -> None:
+    """A network that looks at its numbers once it is evaluated."""
+
+    def looked_at(one: torch.nn.Module, _: object, layers: list[torch.Tensor]) -> None:
+        if not one.training and float(layers[-1].max()) > 1e9:
+            layers.clear()
+
+    model.register_forward_hook(looked_at)
+
+
+@pytest.mark.parametrize("hooked", [by_its_own_weight, by_the_host])
+def test_a_network_that_is_no_row_takes_its_steps_by_itself(
+    hooked: Callable[[torch.nn.Module], None], tmp_path: Path
+) -> None:
+    run = ArmRun(ARMS[1].with_fields({"steps": 4, "report_every": 2}), store_in(tmp_path))
+    assert run.begin()
+    hooked(run.training.model)
+    before = [p.detach().clone() for p in run.training.parameters]
+    while not run.advance().is_final:
+        pass
+    assert run.record.status == "finished", run.record.reason
+    assert STACK_ROWS not in run.record.environment
+    moved = [not torch.equal(a, b) for a, b in zip(before, run.training.parameters, strict=True)]
+    assert any(moved)
+
+
+def test_a_loop_of_another_class_takes_its_own_steps() -> None:
+    class Own(Training):
+        pass
+
+    task, usual = built(ARMS[1], CUDA, torch.float32)
+    assert may_fuse([usual])
+    assert not may_fuse([Own(usual.config, task, usual.model, usual.weighting)])
+
+
+def from_the_host(model: torch.nn.Module, _: object, layers: list[torch.Tensor]) -> Any:
+    return [layer * torch.tensor([1.0]).to("cuda") for layer in layers]
+
+
+def test_what_cannot_be_captured_is_started_by_the_host(tmp_path: Path, gpu: Gpu | None) -> None:
+    """A copy from the host waits, which no capture allows."""
+    if gpu is None:
+        pytest.skip("a broken capture may leave a real GPU of no use to this process")
+    run = ArmRun(ARMS[1], store_in(tmp_path))
+    assert run.begin()
+    run.training.model.register_forward_hook(from_the_host)
+    while not run.advance().is_final:
+        pass
+    assert run.record.status == "finished", run.record.reason
+    assert run.record.environment[STACK_ROWS] == ROWS
+    other = store_in(tmp_path / "usual")
+    finished([ARMS[1]], other)
+    usual = other.record(ARMS[1].signature())
+    assert usual is not None
+    assert numbers(run.record) == numbers(usual)  # times 1
+
+
+def test_networks_and_tasks_of_other_packages_are_not_captured() -> None:
+    class Network(torch.nn.Module):
+        pass
+
+    task, training = built(ARMS[1], CUDA, torch.float32)
+    part = task.train_batch(0)
+    assert graph.can_capture(training.model, task, part)
+    assert not graph.can_capture(Network(), task, part)
+    assert not graph.can_capture(training.model, object(), part)
+
+
+@pytest.mark.parametrize("fields", [{"accumulate": 2}, {"weight_ema": 0.9, "shifts": ("blur",)}])
+def test_options_of_training_and_evaluation_are_those_of_arms_alone(
+    fields: dict[str, Json], tmp_path: Path
+) -> None:
+    arms = [arm.with_fields(fields) for arm in ARMS[:3]]
+    by_itself, together = store_in(tmp_path / "alone"), store_in(tmp_path / "together")
+    finished(arms, by_itself)
+    group = group_of(arms, together)
+    while not group.is_final:
+        group.advance()
+    assert group.fuses
+    require_same(arms, by_itself, together)
+    shown = by_itself.record(arms[1].signature())
+    assert shown is not None
+    assert shown.evaluation is not None
+    if "shifts" in fields:
+        scores = list(shown.evaluation.shift_scores["blur"].values())
+        assert len(set(scores)) == len(scores) > 1  # every severity has batches of its own
+
+
+def test_an_arm_that_catches_up_lets_go_of_its_own_stack(tmp_path: Path) -> None:
+    """And its numbers are those of an arm that never was alone."""
+    ahead, never = store_in(tmp_path / "ahead"), store_in(tmp_path / "never")
+    ArmRun(ARMS[1], ahead).advance()
+    for store in (ahead, never):
+        group = group_of(ARMS[:2], store)
+        while not group.is_final:
+            group.advance()
+            if store is ahead and group._fused is not None:
+                assert all(run._arm is None or run._arm._alone is None for run in group._runs)
+        assert group.fuses
+    require_same(ARMS[:2], ahead, never)
 
 
 def test_arms_whose_networks_differ_are_trained_and_evaluated_each_by_its_own(
