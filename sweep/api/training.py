@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from search_spaces.space import SearchSpace
@@ -35,7 +35,7 @@ from trainables.records.objects import ObjectStore
 if TYPE_CHECKING:
     from sweep.run.summary import RunSummary
 
-ESTIMATE_S = 30.0  # how long a sweep waits for its estimate
+ESTIMATE_S = 30.0  # how long the start of a sweep waits for its estimate
 TRACKING_END_S = 30.0  # how long the end of a sweep waits for MLflow
 URGENT_END_S = 4.0  # the same, of a sweep that is killed when it does not end
 OnDone = Callable[[SweepView, str], None]  # the sweep, and a line on how it ended
@@ -72,30 +72,20 @@ def train(
     A confirmation that trains until it is decided goes on with more seeds until then.
     """
     _tell_idle_share(definition.space, executor)
-    estimating = threading.Thread(
-        target=_estimate_or_later, args=(objects, definition), daemon=True
-    )
-    estimating.start()
-    if executor.where == "inline":  # arms train in this process, whose threads a timing sets
-        estimating.join()
-    try:
-        while True:
-            code = _train_once(
-                objects, definition, executor, on_done=on_done, retry_failed=retry_failed,
-                accept_code=accept_code, budget=budget, mlflow=mlflow, notify=notify,
-            )  # fmt: skip
-            if definition.space.phase != "confirmation" or not all_judged(objects, definition):
-                return code  # arms that failed count there: it goes on
-            from sweep.confirmation.stages import next_seeds  # scipy, statsmodels: two seconds
+    _estimate(objects, definition)
+    while True:
+        code = _train_once(
+            objects, definition, executor, on_done=on_done, retry_failed=retry_failed,
+            accept_code=accept_code, budget=budget, mlflow=mlflow, notify=notify,
+        )  # fmt: skip
+        if definition.space.phase != "confirmation" or not all_judged(objects, definition):
+            return code  # arms that failed count there: it goes on
+        from sweep.confirmation.stages import next_seeds  # scipy, statsmodels: two seconds
 
-            more = next_seeds(objects, definition)
-            if not more:
-                return code
-            definition = extended(
-                objects, definition, n_proposals=None, search_seeds=more, say=note
-            )
-    finally:
-        estimating.join(URGENT_END_S)
+        more = next_seeds(objects, definition)
+        if not more:
+            return code
+        definition = extended(objects, definition, n_proposals=None, search_seeds=more, say=note)
 
 
 def _tell_idle_share(space: SearchSpace, executor: Executor) -> None:
@@ -111,14 +101,8 @@ def _tell_idle_share(space: SearchSpace, executor: Executor) -> None:
         note(f"gpus_per_arm={space.gpus_per_arm} does nothing here: {why}.")
 
 
-def _estimate_or_later(objects: ObjectStore, definition: Definition) -> None:
-    """Estimate beside the start of Ray and of its workers; what the store refuses comes later."""
-    with suppress(SweepError):
-        _estimate(objects, definition)
-
-
 def _estimate(objects: ObjectStore, definition: Definition, gpu: str | None = None) -> None:
-    """Store what a sweep is thought to cost, once.
+    """Store what a sweep is thought to cost, once: before its arms make this machine busy.
 
     Args:
         objects: the storage root.

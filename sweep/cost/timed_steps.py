@@ -31,10 +31,8 @@ def torch_threads(count: int) -> Iterator[None]:
 def step_times(config: ArmConfig, most_s: float) -> list[float]:
     """Seconds of single training steps of ``config``, on this CPU with its threads.
 
-    At least FEWEST, at most MOST, and no more once they took ``most_s``. Of one thread the
-    processor's seconds are counted, which other work on this machine does not stretch.
+    At least FEWEST, at most MOST, and no more once they took ``most_s``.
     """
-    clock = time.thread_time if config.threads == 1 else time.perf_counter
     with torch_threads(config.threads):
         task, dtype = noise_task(config), parameter_dtype(config)
         training = Training(
@@ -46,7 +44,7 @@ def step_times(config: ArmConfig, most_s: float) -> list[float]:
         training.run_to(1)  # allocates Adam's moments
         seconds: list[float] = []
         while len(seconds) < FEWEST or (len(seconds) < MOST and sum(seconds) < most_s):
-            started = clock()
+            started = time.perf_counter()
             training.run_to(training.step + 1)
-            seconds.append(clock() - started)
+            seconds.append(time.perf_counter() - started)
         return seconds
