@@ -61,7 +61,7 @@ def may_fuse(trainings: Sequence[Training]) -> bool:
     buffers = [buffer for t in trainings for buffer in t.model.buffers()]
     before = [buffer.clone() for buffer in buffers]
     # Not turned into errors: raised inside torch.vmap, they would keep its tensors alive.
-    with warnings.catch_warnings(record=True) as loops:
+    with warnings.catch_warnings(record=True) as shown:
         warnings.simplefilter("always", UserWarning)  # torch.vmap's, of what it loops over
         try:
             same = (_are_rows if on_gpu else _have_same_bits)(trainings)
@@ -72,6 +72,7 @@ def may_fuse(trainings: Sequence[Training]) -> bool:
     changed = [p for p in zip(buffers, before, strict=True) if not torch.equal(*p)]
     for buffer, value in changed:
         buffer.copy_(value)
+    loops = any(issubclass(warning.category, UserWarning) for warning in shown)
     return same and not loops and not changed
 
 

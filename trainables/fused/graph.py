@@ -159,11 +159,12 @@ def _overwrite(captured: Batch, batch: Batch) -> None:
 
 
 def _is_alike(captured: Batch, batch: Batch) -> bool:
-    return all(
-        isinstance(one, Tensor) and one.shape == other.shape and one.dtype == other.dtype
-        for one, other in (
-            (batch.inputs, captured.inputs),
-            (batch.targets, captured.targets),
-        )
-        if isinstance(other, Tensor)
+    def kind(tensor: Tensor) -> tuple[torch.Size, torch.dtype]:
+        return tensor.shape, tensor.dtype
+
+    assert isinstance(captured.inputs, Tensor)
+    return (
+        isinstance(batch.inputs, Tensor)
+        and kind(batch.inputs) == kind(captured.inputs)
+        and kind(batch.targets) == kind(captured.targets)
     )

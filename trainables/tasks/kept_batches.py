@@ -36,8 +36,8 @@ class KeptBatches:
             if not self._fits(size):
                 made = None  # before there is more of it than may be kept
             if made is not None:
-                made.append(_own(batch))
-            yield batch
+                made.append(batch)
+            yield batch if made is None else _own(batch)
         if made is not None:
             self._kept[key] = made
             self._bytes += size

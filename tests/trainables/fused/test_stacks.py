@@ -98,6 +98,21 @@ def test_an_arm_has_its_own_bits_in_any_company(tmp_path: Path) -> None:
     while not others.is_final:
         others.advance()
     require_same([ARMS[0], ARMS[2], ARMS[-1]], by_itself, together)
+    resumed = together.record(ARMS[0].signature())
+    assert resumed is not None
+    assert "before" not in resumed.environment  # it is where it was
+
+
+def test_a_stack_is_built_anew_where_its_arm_took_steps_elsewhere() -> None:
+    task, whole = built(ARMS[1], CUDA, torch.float32)
+    training = built(ARMS[1], CUDA, torch.float32, shared=task)[1]
+    alone(whole).run_to(18)
+    first = alone(training)
+    for steps, until in ((first, 6), (FusedTraining([training]), 12), (first, 18)):
+        steps.run_to(until)
+    assert all(
+        torch.equal(*pair) for pair in zip(whole.parameters, training.parameters, strict=True)
+    )
 
 
 def test_captured_passes_have_the_bits_of_those_that_the_host_starts(
