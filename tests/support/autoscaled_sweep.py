@@ -69,7 +69,7 @@ def main(root: str, folder: str, workers: int, resources: str, arms: int) -> Non
     nodes = RayNodes(Path(folder), fake, address=ADDRESS, port=6379, autoscaling=limits)
     environment = nodes.driver_environment()
     objects, faults = ObjectStore(root), Faults.of_this_process()
-    driver = Driver(objects, where="cluster", workers=None, environment=environment)
+    driver = Driver(objects, where="cluster", workers=None, fuse=1, environment=environment)
     wait_until(lambda: len(faults.met()) >= arms, timeout_s=240)
     met, peak = faults.met(), machines(environment)
     request_stop(objects, "tiny")
