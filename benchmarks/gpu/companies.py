@@ -77,7 +77,7 @@ def weights_after(trainings: list[Training], at: int) -> list[torch.Tensor]:
 
 def bits(config: ArmConfig, task: Task, size: int) -> dict[str, Any]:
     """Whether the last arm of a company has the bits of that arm alone, and of eager passes."""
-    arms = company(config, max(size, 2))[:size]
+    arms = company(config, size)
     last = size - 1
     found: dict[str, Any] = {"fuses": may_fuse([training_of(arm, task) for arm in arms])}
     if not found["fuses"]:
@@ -115,7 +115,7 @@ def arms_a_minute(config: ArmConfig, size: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         store = ArmStore(ObjectStore(folder))
         started = time.perf_counter()
-        group = ArmGroup([ArmRun(arm, store) for arm in company(config, max(size, 2))[:size]])
+        group = ArmGroup([ArmRun(arm, store) for arm in company(config, size)])
         records: dict[str, ArmRecord] = {}
         while not group.is_final:
             records |= {record.signature: record for record in group.advance()}

@@ -31,7 +31,7 @@ from trainables.config.test_conditions import family_of
 from trainables.errors import SweepError, UnknownName
 from trainables.evaluation.answers import LONGEST_ANSWER, PROMPTS
 from trainables.fused.agreement import is_small
-from trainables.fused.graph import FEWEST_STEPS
+from trainables.fused.graph import is_worth_capturing
 from trainables.fused.update import ROWS
 from trainables.machine.cores import usable_cores
 from trainables.memory import KEPT_MB
@@ -359,8 +359,7 @@ def _step_seconds(config: ArmConfig, gpu: str | None) -> float:
         passes = 3 + config.model.recompute  # a backward pass starts twice a forward pass's kernels
         started, computed = passes * pass_of(config).launches, flops / _rate(config, gpu)
         if is_stacked(config):
-            is_captured = config.accumulate == 1 and config.steps >= FEWEST_STEPS
-            passes_s = (CAPTURED_S if is_captured else KERNEL_S) * started
+            passes_s = (CAPTURED_S if is_worth_capturing(config) else KERNEL_S) * started
             return max(passes_s + ROWS * computed, KERNEL_S * KERNELS_OF_ADAM)
         return max(computed, KERNEL_S * (started + KERNELS_OF_ADAM))
     if is_timed(config):

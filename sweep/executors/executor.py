@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from search_spaces.space import SearchSpace
 from trainables.errors import InvalidValue
 
 if TYPE_CHECKING:  # scipy and Optuna: a second that `sweep run --help` does not pay
+    from search_spaces.space import SearchSpace
     from sweep.run.coordinator import Coordinator
 
 Where = Literal["local", "cluster", "inline"]

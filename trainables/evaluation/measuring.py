@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from trainables.datasets.by_split import SPLITS
 from trainables.errors import InvalidValue, UnknownName
 from trainables.evaluation.stacked import Row, StackedNetworks
-from trainables.layer_losses import layer_outcomes
+from trainables.layer_losses import Outcomes, layer_outcomes
 from trainables.probes import Split
 from trainables.tasks.base import Batch, Task
 
@@ -270,16 +270,17 @@ def _passed(
     """Pass all draws through the networks; the results stay on the device until the last batch."""
     model.eval()  # until training goes on (Training.run_to)
     stacked = isinstance(model, StackedNetworks)
+    outcomes_of: Callable[[Batch], Outcomes] = (
+        model.outcomes
+        if isinstance(model, StackedNetworks)
+        else partial(layer_outcomes, model, task)
+    )
     kept: list[tuple[Tensor, Tensor]] = []
     enough, unchanged = feature_draws, None
     tables, seen = list[Tensor](), list[_Seen]()
     for draw in range(draws):
         for batch in batches_of(draw):
-            outcomes = (
-                model.outcomes(batch)
-                if isinstance(model, StackedNetworks)
-                else layer_outcomes(model, task, batch)
-            )
+            outcomes = outcomes_of(batch)
             losses = outcomes.losses
             if draw < enough and outcomes.features is not None:
                 # a copy: a view of the states would keep all of their tokens

@@ -33,8 +33,7 @@ class StackedNetworks:
         self.count = len(models)
         self._network, self._task = _Outcomes(models[0], task), task
         self._stacks = [
-            rows_of(models[start : start + ROWS], prefix="model.")
-            for start in range(0, len(models), ROWS)
+            rows_of(models[start : start + ROWS]) for start in range(0, len(models), ROWS)
         ]
         self._passes = 0
         self._captured: CapturedEvaluation | None = None

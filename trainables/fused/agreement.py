@@ -19,7 +19,7 @@ from torch import Tensor
 
 from trainables.config.arm import ArmConfig
 from trainables.evaluation.stacked import StackedNetworks
-from trainables.fused.stack import mean_losses, trained_parameters
+from trainables.fused.stack import row_losses, trained_parameters
 from trainables.fused.update import ROWS, JointUpdate, Parameters, stacked, twin_of
 from trainables.layer_losses import layer_outcomes
 from trainables.memory import exhausted, gpu_is_lost
@@ -102,11 +102,8 @@ def _next_part(training: Training) -> Batch:
 
 def _fused_losses(training: Training, stack: Parameters, part: Batch) -> Tensor:
     """Mean losses over f_c of every arm and layer, [K, L + 1]."""
-    losses, constant_loss = StepLosses(training.model, training.task), _constant_loss(training)
-    losses_KF: Tensor = torch.vmap(
-        lambda arm: mean_losses(losses, arm, part, "all layers", constant_loss)
-    )(stack)
-    return losses_KF
+    losses = StepLosses(training.model, training.task)
+    return row_losses(losses, stack, part, _constant_loss(training))
 
 
 @contextmanager

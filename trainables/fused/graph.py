@@ -17,6 +17,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
+from trainables.config.arm import ArmConfig
 from trainables.fused.update import Parameters
 from trainables.memory import exhausted, gpu_is_lost
 from trainables.primal_dual.clipping import clip_rows
@@ -27,6 +28,11 @@ OURS = "trainables."  # packages whose networks and tasks are known to be captur
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+
+
+def is_worth_capturing(config: ArmConfig) -> bool:
+    """True if a run's steps are captured: a batch passes at once, in steps enough."""
+    return config.accumulate == 1 and config.steps >= FEWEST_STEPS
 
 
 def can_capture(network: nn.Module, task: object, part: Batch) -> bool:

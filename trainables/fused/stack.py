@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from trainables.fused.graph import FEWEST_STEPS, CapturedPasses, can_capture, captured
+from trainables.fused.graph import CapturedPasses, can_capture, captured, is_worth_capturing
 from trainables.fused.update import JointUpdate, Parameters
 from trainables.tasks.base import Batch
-from trainables.training import Kind, StepLosses, Training
+from trainables.training import StepLosses, Training
 
 
 class Stack:
@@ -43,7 +43,7 @@ class Stack:
         )
         self._passed: Tensor | None = None  # losses of the last pass, with their graph
         self._captured: CapturedPasses | None = None
-        self._is_to_capture = self._config.accumulate == 1 and self._config.steps >= FEWEST_STEPS
+        self._is_to_capture = is_worth_capturing(self._config)
         self._is_replayed = False  # the pass whose gradient is next
 
     @property
@@ -106,10 +106,7 @@ class Stack:
 
     def _losses_of(self, part: Batch) -> Tensor:
         """Mean losses over f_c of every row, [H, F]."""
-        losses_HF: Tensor = torch.vmap(
-            lambda arm: mean_losses(self._losses, arm, part, "all layers", self._constant_loss)
-        )(self.parameters)
-        return losses_HF
+        return row_losses(self._losses, self.parameters, part, self._constant_loss)
 
 
 def trained_parameters(training: Training) -> Parameters:
@@ -118,9 +115,12 @@ def trained_parameters(training: Training) -> Parameters:
     return {f"model.{name}": p for name, p in named if p.requires_grad}
 
 
-def mean_losses(
-    losses: StepLosses, arm: Mapping[str, Tensor], part: Batch, kind: Kind, constant_loss: float
-) -> Tensor:
-    """Mean losses over f_c with these parameters, [L + 1] or [1]."""
-    losses_FB: Tensor = functional_call(losses, dict(arm), (part, kind))
-    return losses_FB.mean(dim=1) / constant_loss
+def row_losses(losses: StepLosses, rows: Parameters, part: Batch, constant_loss: float) -> Tensor:
+    """Mean losses over f_c with the parameters of every row, [H, F]."""
+
+    def of_row(arm: Mapping[str, Tensor]) -> Tensor:
+        losses_FB: Tensor = functional_call(losses, dict(arm), (part, "all layers"))
+        return losses_FB.mean(dim=1) / constant_loss
+
+    losses_HF: Tensor = torch.vmap(of_row)(rows)
+    return losses_HF

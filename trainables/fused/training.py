@@ -106,10 +106,10 @@ class FusedTraining:
         for part in parts:
             # a copy: rows as alone, and not in memory that the next pass writes to
             seen.append(torch.cat([stack.forward(part) for stack in stacks]))
-            weights_KF, first = weighting.weights(step, seen[-1]), 0
-            for stack in stacks:
-                stack.backward(weights_KF[first : first + stack.arms], len(parts))
-                first += stack.arms
+            weights_KF = weighting.weights(step, seen[-1])
+            of_stacks = torch.split(weights_KF, [stack.arms for stack in stacks])
+            for stack, rows_KF in zip(stacks, of_stacks, strict=True):
+                stack.backward(rows_KF, len(parts))
         return seen[0] if len(parts) == 1 else torch.stack(seen).mean(dim=0)
 
     def _parts(self, step: int) -> list[Batch]:

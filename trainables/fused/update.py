@@ -102,12 +102,15 @@ def stacked(arms: Sequence[Parameters]) -> Parameters:
     }
 
 
-def rows_of(models: Sequence[nn.Module], prefix: str = "") -> Parameters:
-    """Parameters of networks of one shape in a stack of ``ROWS`` rows, for passes alone."""
+def rows_of(models: Sequence[nn.Module]) -> Parameters:
+    """Parameters of networks of one shape in a stack of ``ROWS`` rows, for passes alone.
+
+    By their names in a module that has the network as ``model``.
+    """
     repeated = [*models, *[models[0]] * (ROWS - len(models))]
     named = [dict(model.named_parameters()) for model in repeated]
     return {
-        f"{prefix}{name}": torch.stack([own[name].detach() for own in named]) for name in named[0]
+        f"model.{name}": torch.stack([own[name].detach() for own in named]) for name in named[0]
     }
 
 

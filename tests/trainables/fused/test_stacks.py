@@ -122,6 +122,10 @@ def test_captured_passes_have_the_bits_of_those_that_the_host_starts(
     finished(ARMS[:2], captured)
     monkeypatch.setattr(graph, "FEWEST_STEPS", 10**9)
     monkeypatch.setattr(stacked, "WORTH_CAPTURING", 10**9)
+    steps = alone(built(ARMS[0], CUDA, torch.float32)[1])
+    steps.run_to(1)
+    assert isinstance(steps, FusedTraining)
+    assert [stack._captured for stack in steps._stacks] == [None]
     finished(ARMS[:2], eager)
     require_same(ARMS[:2], captured, eager)
 
@@ -151,8 +155,8 @@ def test_what_is_not_small_is_trained_by_itself(
     fields: dict[str, Json], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arms = [arm.with_fields({"steps": 4, "report_every": 2, **fields}) for arm in ARMS[:2]]
-    sizes = [sum(p.numel() for p in built(a, CUDA, torch.float32)[1].parameters) for a in ARMS[:1]]
-    monkeypatch.setattr(agreement, "MOST_NUMBERS", max(sizes))
+    size = sum(p.numel() for p in built(ARMS[0], CUDA, torch.float32)[1].parameters)
+    monkeypatch.setattr(agreement, "MOST_NUMBERS", size)
     monkeypatch.setattr(agreement, "MOST_GIVEN", 2**12)
     records = finished(arms, store_in(tmp_path / "alone"))
     assert not any(STACK_ROWS in record.environment for record in records)
