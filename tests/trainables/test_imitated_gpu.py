@@ -24,6 +24,7 @@ from tests.support.gpu.tensors import Gpu
 from tests.support.oracles import TINY
 from tests.support.records import numbers
 from tests.support.training.companies import farthest
+from tests.support.training.groups import finish, store_in
 from trainables import arm_run, begun_arm, build, memory, random_keys
 from trainables.arm_run import ArmRun
 from trainables.config.arm import ArmConfig
@@ -36,7 +37,6 @@ from trainables.predictors.predictor_folder import write_predictor
 from trainables.primal_dual import weighting
 from trainables.records.arm_record import ArmRecord
 from trainables.records.arms import ArmStore
-from trainables.records.objects import ObjectStore
 from trainables.retries import ARM_STARTS
 from trainables.tasks import denoising
 from trainables.tasks.held_out_units import TaskOfUnits
@@ -103,10 +103,6 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gpu]:
         yield here
 
 
-def store_in(folder: Path) -> ArmStore:
-    return ArmStore(ObjectStore(folder))
-
-
 def trained(config: ArmConfig, store: ArmStore, *, anew: bool = False, **options: Any) -> ArmRecord:
     """An arm's record at its end; ``anew``: by another process from every report on."""
     run = ArmRun(config, store, **options)
@@ -120,11 +116,6 @@ def finished(config: ArmConfig, folder: Path, *, anew: bool = False) -> ArmRecor
     record = trained(config, store_in(folder), anew=anew)
     assert record.status == "finished", record.reason
     return record
-
-
-def finish(group: ArmGroup) -> None:
-    while not group.is_final:
-        group.advance()
 
 
 def on_gpu(config: ArmConfig) -> ArmConfig:

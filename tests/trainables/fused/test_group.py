@@ -14,15 +14,13 @@ import torch
 
 from tests.support.data.text_runs import tiny_text
 from tests.support.oracles import TINY
-from tests.support.records import numbers
+from tests.support.training.groups import finish, group_of, require_same, store_in
 from trainables import arm_run
 from trainables.arm_run import ArmRun
 from trainables.config.arm import ArmConfig
 from trainables.evaluation.measuring import measure
-from trainables.fused.group import ArmGroup
 from trainables.fused.training import FusedTraining
 from trainables.records.arms import ArmStore
-from trainables.records.objects import ObjectStore
 from trainables.training import Training
 
 # The third wants what no layer gives, and is ended early; the fourth diverges.
@@ -44,33 +42,11 @@ def configs(request: pytest.FixtureRequest, tmp_path: Path) -> list[ArmConfig]:
     return company(TINY.with_fields({"model.name": request.param, "dtype": "float32", **more}))
 
 
-def store_in(folder: Path) -> ArmStore:
-    return ArmStore(ObjectStore(folder))
-
-
 def alone(configs: list[ArmConfig], store: ArmStore) -> None:
     for config in configs:
         run = ArmRun(config, store)
         while not run.advance().is_final:
             pass
-
-
-def group_of(configs: list[ArmConfig], store: ArmStore) -> ArmGroup:
-    return ArmGroup([ArmRun(config, store) for config in configs])
-
-
-def finish(group: ArmGroup) -> None:
-    while not group.is_final:
-        group.advance()
-
-
-def require_same(configs: list[ArmConfig], one: ArmStore, other: ArmStore) -> None:
-    for signature in (config.signature() for config in configs):
-        mine, theirs = one.record(signature), other.record(signature)
-        assert mine is not None
-        assert theirs is not None
-        assert numbers(mine) == numbers(theirs)
-        assert one.weights(signature) == other.weights(signature)
 
 
 def test_a_group_leaves_the_records_and_weights_of_arms_alone(

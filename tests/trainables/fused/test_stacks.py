@@ -12,6 +12,7 @@ import torch
 from tests.support.gpu.devices import GPUS, gpu_of
 from tests.support.oracles import TINY
 from tests.support.records import numbers
+from tests.support.training.groups import finish, group_of, require_same, store_in
 from trainables import build, memory
 from trainables.arm_run import ArmRun
 from trainables.begun_arm import built
@@ -21,14 +22,12 @@ from trainables.evaluation import stacked
 from trainables.evaluation.stacked import Row, StackedNetworks
 from trainables.fused import agreement, graph
 from trainables.fused.agreement import may_fuse
-from trainables.fused.group import ArmGroup
 from trainables.fused.training import FusedTraining, alone
 from trainables.fused.update import ROWS
 from trainables.fused.weighting import JointWeighting
 from trainables.plain import Json
 from trainables.records.arm_record import ArmRecord
 from trainables.records.arms import ArmStore
-from trainables.records.objects import ObjectStore
 from trainables.tasks import denoising
 from trainables.training import Training
 
@@ -56,10 +55,6 @@ def gpu(request: pytest.FixtureRequest) -> Iterator[Gpu | None]:
     build._last_tasks.clear()
 
 
-def store_in(folder: Path) -> ArmStore:
-    return ArmStore(ObjectStore(folder))
-
-
 def finished(arms: list[ArmConfig], store: ArmStore) -> list[ArmRecord]:
     """Records of arms that were trained one after the other."""
     records = []
@@ -70,18 +65,6 @@ def finished(arms: list[ArmConfig], store: ArmStore) -> list[ArmRecord]:
         assert run.record.status == "finished", run.record.reason
         records.append(run.record)
     return records
-
-
-def group_of(arms: list[ArmConfig], store: ArmStore) -> ArmGroup:
-    return ArmGroup([ArmRun(arm, store) for arm in arms])
-
-
-def require_same(arms: list[ArmConfig], one: ArmStore, other: ArmStore) -> None:
-    for signature in (arm.signature() for arm in arms):
-        mine, theirs = one.record(signature), other.record(signature)
-        assert mine is not None
-        assert theirs is not None
-        assert numbers(mine) == numbers(theirs)
 
 
 def test_an_arm_has_its_own_bits_in_any_company(tmp_path: Path) -> None:
@@ -95,8 +78,7 @@ def test_an_arm_has_its_own_bits_in_any_company(tmp_path: Path) -> None:
     assert group._fused is not None
     assert [stack._captured is not None for stack in group._fused._stacks] == [True, True]
     others = group_of([ARMS[-1], ARMS[0], ARMS[2]], together)
-    while not others.is_final:
-        others.advance()
+    finish(others)
     require_same([ARMS[0], ARMS[2], ARMS[-1]], by_itself, together)
     resumed = together.record(ARMS[0].signature())
     assert resumed is not None
@@ -161,8 +143,7 @@ def test_what_is_not_small_is_trained_by_itself(
     records = finished(arms, store_in(tmp_path / "alone"))
     assert not any(STACK_ROWS in record.environment for record in records)
     group = group_of(arms, store_in(tmp_path / "together"))
-    while not group.is_final:
-        group.advance()
+    finish(group)
     assert not group.fuses
     require_same(arms, store_in(tmp_path / "alone"), store_in(tmp_path / "together"))
 
@@ -249,8 +230,7 @@ def test_options_of_training_and_evaluation_are_those_of_arms_alone(
     by_itself, together = store_in(tmp_path / "alone"), store_in(tmp_path / "together")
     finished(arms, by_itself)
     group = group_of(arms, together)
-    while not group.is_final:
-        group.advance()
+    finish(group)
     assert group.fuses
     require_same(arms, by_itself, together)
     shown = by_itself.record(arms[1].signature())
@@ -289,8 +269,7 @@ def test_arms_whose_networks_differ_are_trained_and_evaluated_each_by_its_own(
     for runs in (group._runs, alone_runs):
         assert all(run.begin() for run in runs)
         runs[1].training.model.register_forward_hook(other)
-    while not group.is_final:
-        group.advance()
+    finish(group)
     assert not group.fuses
     for run in alone_runs:
         while not run.advance().is_final:
