@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from search_spaces.space import SearchSpace
 from trainables.config import arm
+from trainables.config.mended import MENDED
 from trainables.config.renamed import renamed
 from trainables.errors import SweepError
 from trainables.plain import Json, Plain
@@ -64,9 +65,9 @@ def version_of_arms(objects: ObjectStore, space: SearchSpace, proposals: str) ->
 def describe_renamed(objects: ObjectStore, space: SearchSpace, proposals: str) -> str:
     """Text on a sweep whose arms have other names now: what trained it, how many, and why."""
     judged = list(_named_by(objects, space, proposals))
-    of_before = [faults for version, faults in judged if version == UNKNOWN]
-    faults = sorted({fault for faults in of_before for fault in faults})
-    why = "; ".join(arm.MENDED[fault] for fault in faults) or (
+    of_before = [names for version, names in judged if version == UNKNOWN]
+    names = sorted({name for of_one in of_before for name in of_one})
+    why = "; ".join(MENDED[name] for name in names) or (
         "a computed gamma, such as 0.1 + 0.2, was not taken for 0.3, or a default was another"
     )
     return (
@@ -96,7 +97,7 @@ def _versions() -> range:
 def _named_by(
     objects: ObjectStore, space: SearchSpace, proposals: str
 ) -> Iterator[tuple[int, list[str]]]:
-    """The version that gives the arms of each verdict their names, and their mended faults."""
+    """The version that gives the arms of each verdict their names, and what was mended of them."""
     for name, judged in judged_by_setting(objects, proposals):
         if judged.point is None:
             continue

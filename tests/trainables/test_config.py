@@ -15,13 +15,13 @@ from search_spaces.settings import Setting
 from tests.support.oracles import TINY
 from trainables.config import arm as config_module
 from trainables.config.arm import (
-    MENDED,
     ArmConfig,
     ConstraintConfig,
     DataConfig,
     ModelConfig,
     field_names,
 )
+from trainables.config.mended import MENDED
 from trainables.config.renamed import FIRST_NAMES
 from trainables.errors import InvalidValue, UnknownName
 from trainables.plain import with_names
@@ -382,15 +382,19 @@ def test_arms_that_a_mended_fault_changed_have_other_signatures_and_no_others() 
         content = {"training_version": config_module.TRAINING_VERSION, "config": run.changed()}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
+    large = TINY.with_fields({"data.patch_size": 16})  # whose transform is not folded
     plain = {"train_gamma": 0.0, "constraint.reference_unit": "constant"}
     text = {**TEXT, "data.max_items": 40}
-    mended = [{"train_gamma": 0.0, "test_gammas": grid} for grid in ([0.0, 0.1], [0.01, 0.05])]
-    mended += [text | {"data.split_by_seed": True}]
+    changed = [{"train_gamma": 0.0, "test_gammas": grid} for grid in ([0.0, 0.1], [0.01, 0.05])]
+    changed += [text | {"data.split_by_seed": True}, {"data.patch_size": 4}, {"device": "cuda"}]
     same = [{}, plain | {"test_gammas": [0.0, 0.05, 0.3]}, {"test_gammas": [0.0, 0.1]}, text]
     same += [{"data.split_by_seed": True}, {**TEXT, "data.split_by_seed": True}]
     same += [{**TEXT, "train_gamma": 0.0, "test_gammas": [0.0, 0.1]}]
-    for fields in mended + same:
-        run = TINY.with_fields(fields)
+    same += [{"data.patch_size": 4, "model.variant": "literal"}]
+    same += [{"data.patch_size": 4, "model.name": "dust", "model.variant": "per_layer"}]
+    same += [{"data.patch_size": 4, "dtype": "bfloat16"}]
+    for fields in changed + same:
+        run = large.with_fields(fields)
         assert (run.signature() == by_fields(run)) == (fields in same), fields
         assert set(run.mended()) <= MENDED.keys()
         before = run.signature()

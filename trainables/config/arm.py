@@ -18,6 +18,7 @@ from trainables.config.constraint import REMOVED, default_constraint
 from trainables.config.constraint import ConstraintConfig as ConstraintConfig
 from trainables.config.data import DataConfig as DataConfig
 from trainables.config.fields import NotNegative, Positive, Rule, Section, named_gamma
+from trainables.config.mended import FOLDED_PATCH, IDENTITY_GAMMA
 from trainables.config.model import ModelConfig as ModelConfig
 from trainables.config.renamed import FIRST_NAMES, RENAMED
 from trainables.errors import RemovedOption, UnknownName, require
@@ -28,18 +29,6 @@ from trainables.registry.task_facts import INSTRUCTION_DATA, VIDEO_DATA, TaskFac
 # Raised by hand whenever the same config would train to other numbers than before. A test fails
 # when the golden losses change and this number does not.
 TRAINING_VERSION = 2
-
-# The noise that the unchanged input's loss is stated at where training has none. A constant: what
-# an arm is scored at must not move what it is trained for.
-IDENTITY_GAMMA = 0.05
-
-# Faults that were mended, by the name that signatures of the arms have in which they were.
-MENDED = {
-    "identity_gamma": "at train_gamma 0 the noise of the loss was the least test gamma",
-    "split_of_all_items": "split_by_seed drew dev from max_items, not from all items",
-    "stack_on_gpu": "a GPU trained a small network alone, not in a stack of 8 rows, and evaluated "
-    "8 windows at once, not 4",
-}
 
 
 Shift = Literal[
@@ -349,26 +338,26 @@ class ArmConfig(Section):
             del content["data"]
         if self.model.checkpoint_fingerprint:
             content["model"].pop("checkpoint")
-        if version > 1 and (mended := self.mended()):
-            content["mended"] = mended
+        if version > 1 and (names := self.mended()):
+            content["mended"] = names
         text = json.dumps({"training_version": version, "config": content}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def mended(self) -> list[str]:
-        """Names in ``MENDED`` of the faults whose mending changed the numbers of this arm.
-
-        The signatures of such arms say so, and all others stay what they were, as a rise of
-        ``TRAINING_VERSION`` would not let them. None may ever be taken out (docs/decisions/0003).
-        """
-        faults = []
+        """Names in ``MENDED`` of the changes that concern this arm."""
+        names = []
         lowest = min(gamma for gamma in self.test_gammas if gamma > 0)
         if self.train_gamma == 0 and self.facts.has_identity and lowest != IDENTITY_GAMMA:
-            faults.append("identity_gamma")
+            names.append("identity_gamma")
         if self.data.split_by_seed and self.data.max_items is not None:
-            faults.append("split_of_all_items")
+            names.append("split_of_all_items")
         if self.device == "cuda" and not self.facts.reads_texts:
-            faults.append("stack_on_gpu")
-        return faults
+            names.append("stack_on_gpu")
+        is_small_ut = self.model.name == "ut" and self.data.patch_size <= FOLDED_PATCH
+        in_dct_basis = self.model.variant != "literal"
+        if is_small_ut and in_dct_basis and self.device == "cpu" and self.dtype != "bfloat16":
+            names.append("folded_ut")
+        return names
 
 
 @functools.cache

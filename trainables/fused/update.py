@@ -21,7 +21,7 @@ from trainables.primal_dual.clipping import clip_rows
 
 # Of a stack on a GPU. A step of UT (7 layers, d = 256) with 4, 8, 16 and 32 rows takes 1.9, 2.5,
 # 3.7 and 6.0 ms of an H100. With other rows numbers may be others, and signatures must say so
-# (ArmConfig.mended).
+# (config/mended.py).
 ROWS = 8
 
 VECTOR = 16  # numbers that a CPU's kernels take at a time, at most: 512 bits of float32

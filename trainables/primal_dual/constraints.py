@@ -38,7 +38,7 @@ class Scales(StoredPlain):
 
     constant_loss: float  # f_c: the best constant prediction
     identity_loss: float  # the unchanged input at train_gamma
-    # ^ at train_gamma 0: at IDENTITY_GAMMA (config/arm.py)
+    # ^ at train_gamma 0: at IDENTITY_GAMMA (config/mended.py)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainables.config.arm import IDENTITY_GAMMA, ArmConfig
+from trainables.config.arm import ArmConfig
+from trainables.config.mended import IDENTITY_GAMMA
 from trainables.datasets.by_split import split_named
 from trainables.datasets.video.clips import Pixels, VideoClips
 from trainables.datasets.video.load import load_video

@@ -171,6 +171,7 @@ def of_before(stored: ObjectStore, setting: str) -> None:
         Path(stored.root, "arms", signature).rename(Path(stored.root, "arms", signature[::-1]))
 
 
+LITERAL = replace(SPACE, base=SPACE.base.with_fields({"model.variant": "literal"}))
 GAMMA_0 = replace(
     SPACE,
     base=SPACE.base.with_fields({"constraint.reference": "virtual_layer0"}),
@@ -180,7 +181,11 @@ GAMMA_0 = replace(
 
 @pytest.mark.parametrize(
     ("space", "why"),
-    [(SPACE, r"0\.1 \+ 0\.2"), (GAMMA_0, "the noise of the loss was the least test gamma")],
+    [
+        (LITERAL, r"0\.1 \+ 0\.2"),
+        (SPACE, "without folding its transform"),
+        (GAMMA_0, "the noise of the loss was the least test gamma"),
+    ],
 )
 def test_a_setting_that_trains_to_other_numbers_since_is_no_empty_one(
     root: Path, space: SearchSpace, why: str, tmp_path: Path

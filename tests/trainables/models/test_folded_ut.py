@@ -1,0 +1,117 @@
+"""UT's layers as one operation: values and gradients of the layers that autograd differentiates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+import torch
+from torch import Tensor
+
+from trainables.models.ut import UT
+
+VARIANTS = ("distance", "sharp")
+# of three layers' outputs, the slopes that a loss asks for
+ASKED = {"all": (0, 1, 2), "the last": (2,), "inner ones": (0, 1), "the first": (0,)}
+
+
+def ut(variant: str, *, patch: int = 3, dtype: torch.dtype = torch.float64) -> UT:
+    """Three layers in general position."""
+    model = UT(layers=3, patch_size=patch, variant=variant, noise_energy=0.4).to(dtype)
+    draws = torch.Generator().manual_seed(0)
+    for parameter in model.parameters():
+        parameter.data += 0.2 * torch.randn(parameter.shape, generator=draws, dtype=dtype)
+    return model
+
+
+def frames(patch: int = 3, dtype: torch.dtype = torch.float64) -> Tensor:
+    draws = torch.Generator().manual_seed(1)
+    return torch.rand(4, 5, patch**2, generator=draws, dtype=dtype)
+
+
+def one_by_one(model: UT, x_BTP: Tensor) -> list[Tensor]:
+    """What autograd differentiates."""
+    predictions = [x_BTP]
+    for layer in model.layers:
+        predictions.append(layer(predictions[-1]))
+    return predictions
+
+
+def slopes(
+    forward: Callable[[Tensor], Sequence[Tensor]], model: UT, asked: Sequence[int]
+) -> list[Tensor]:
+    x_BTP = frames().requires_grad_()
+    draws = torch.Generator().manual_seed(2)
+    sums = [
+        (torch.randn(p.shape, generator=draws, dtype=p.dtype) * p).sum() for p in forward(x_BTP)[1:]
+    ]
+    total = torch.stack([sums[layer] for layer in asked]).sum()
+    given = [x_BTP, *model.parameters()]
+    found = torch.autograd.grad(total, given, allow_unused=True, materialize_grads=True)
+    return list(found)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_values_are_those_of_the_layers_one_by_one(variant: str) -> None:
+    model, x_BTP = ut(variant), frames()
+    for folded, expected in zip(model(x_BTP), one_by_one(model, x_BTP), strict=True):
+        torch.testing.assert_close(folded, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("asked", ASKED.values(), ids=ASKED)
+def test_gradients_are_those_of_autograd(variant: str, asked: tuple[int, ...]) -> None:
+    model = ut(variant)
+    expected = slopes(lambda x: one_by_one(model, x), model, asked)
+    assert sum(float(slope.abs().max()) > 1e-3 for slope in expected) >= 1 + 2 * (asked[-1] + 1)
+    for found, slope in zip(slopes(model, model, asked), expected, strict=True):
+        torch.testing.assert_close(found, slope, rtol=1e-10, atol=1e-11)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_gradients_are_finite_differences(variant: str) -> None:
+    model = ut(variant, patch=2)
+    own = dict(model.named_parameters())
+
+    def outputs(x_BTP: Tensor, *parameters: Tensor) -> tuple[Tensor, ...]:
+        given = dict(zip(own, parameters, strict=True))
+        predictions: list[Tensor] = torch.func.functional_call(model, given, (x_BTP,))
+        return tuple(predictions[1:])
+
+    x_BTP = frames(patch=2)[:2].requires_grad_()
+    assert torch.autograd.gradcheck(outputs, (x_BTP, *own.values()))
+
+
+def test_a_second_derivative_is_refused() -> None:
+    model = ut("distance")
+    given = model.layers[0].mixing
+    (slope,) = torch.autograd.grad(model(frames())[-1].sum(), [given], create_graph=True)
+    with pytest.raises(RuntimeError):
+        torch.autograd.grad(slope.sum(), [given])
+
+
+@pytest.mark.parametrize(
+    ("variant", "patch", "dtype", "folds"),
+    [
+        ("distance", 8, torch.float32, True),
+        ("sharp", 8, torch.float64, True),
+        ("distance", 9, torch.float32, False),  # the transform is one along each axis
+        ("literal", 8, torch.float32, False),  # no transform
+        ("distance", 8, torch.bfloat16, False),  # scores need more digits
+    ],
+)
+def test_folding_is_where_it_pays(
+    variant: str, patch: int, dtype: torch.dtype, folds: bool
+) -> None:
+    model, x_BTP = ut(variant, patch=patch, dtype=dtype), frames(patch, dtype)
+    found = model(x_BTP)[-1]
+    assert found.grad_fn is not None
+    assert (found.grad_fn.name() == "FoldedUTBackward") == folds
+    if not folds:
+        assert torch.equal(found, one_by_one(model, x_BTP)[-1])
+
+
+def test_lower_precision_is_for_layers_one_by_one() -> None:
+    model, x_BTP = ut("distance", dtype=torch.float32), frames(dtype=torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(model(x_BTP)[-1], one_by_one(model, x_BTP)[-1])

@@ -1,0 +1,141 @@
+r"""All layers of UT as one operation, with the DCT folded into their maps and a backward by hand.
+
+With D the two-dimensional DCT, S = (W + W') / 2, tokens in the rows of X, and t the sharpness:
+
+    P = X G',  G = V D                       tokens as the scores see them
+    A = softmax(t P P'), or of t (p_i . p_j - |p_j|^2 / 2) by distance
+    X_l = ReLU(R + A X M),  M = D' S D       R is X, or A X
+
+A layer has two products with all tokens, not four, and a network is one node of autograd's graph,
+not some 400. At 8 x 8 pixels a step is 1.3 times as fast; at 16 x 16 folding costs more than it
+saves. ``UTLayer``, which autograd differentiates, has the same values and gradients within rounding
+and is the oracle of the tests.
+
+Shape suffixes: B batch, T tokens (frames), P pixels of a patch, L layers, N = B T.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+
+class Scores(NamedTuple):
+    """What all layers of a network have in common."""
+
+    sharpness: float  # factor t of the scores
+    by_distance: bool
+    adds_input: bool  # R = X; else A X
+
+
+class FoldedUT(torch.autograd.Function):
+    """Outputs X_1..X_L [B, T, P] of every layer, then what the backward pass needs."""
+
+    # Rows of a group keep their arms' bits (fused/agreement.py): no addmm or baddbmm below, which
+    # torch.vmap takes apart into a product and a sum of another rounding.
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(
+        x_BTP: Tensor, dct_PP: Tensor, scores: Scores, *weights: Tensor
+    ) -> tuple[Tensor, ...]:
+        """Of X_0, D, and the layers' V, then their W, each [P, P]."""
+        layers, shape, pixels = len(weights) // 2, x_BTP.shape, x_BTP.shape[-1]
+        maps_LPP = (torch.cat(weights[:layers]) @ dct_PP).view(layers, pixels, pixels)
+        mixing_LPP = _both_sides(torch.stack(weights[layers:]), dct_PP)
+        outputs, kept = [], []
+        for map_PP, mix_PP in zip(maps_LPP.unbind(), mixing_LPP.unbind(), strict=True):
+            x_NP = x_BTP.reshape(-1, pixels)
+            seen_BTP = (x_NP @ map_PP.mT).view(shape)
+            mixed_BTP = (x_NP @ mix_PP).view(shape)
+            scores_BTT = seen_BTP @ seen_BTP.mT
+            if scores.by_distance:
+                scores_BTT = scores_BTT - 0.5 * seen_BTP.square().sum(-1).unsqueeze(-2)
+            shares_BTT = torch.softmax(scores.sharpness * scores_BTT, dim=-1)
+            if not scores.adds_input:
+                mixed_BTP = mixed_BTP + x_BTP
+            sum_BTP = shares_BTT @ mixed_BTP
+            x_BTP = torch.relu(x_BTP + sum_BTP if scores.adds_input else sum_BTP)
+            outputs.append(x_BTP)
+            kept += [seen_BTP, mixed_BTP, shares_BTT]
+        return *outputs, *kept, maps_LPP, mixing_LPP
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        """Keep what the backward pass needs."""
+        x_BTP, dct_PP, ctx.scores, *weights = inputs
+        ctx.layers = len(weights) // 2
+        ctx.mark_non_differentiable(*output[ctx.layers :])
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(x_BTP, dct_PP, *output)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *slopes: Tensor | None) -> tuple[Tensor | None, ...]:
+        """Gradients of X_0, of every V and of every W, by those of the layers' outputs."""
+        scores: Scores = ctx.scores
+        first_BTP, dct_PP, *saved = ctx.saved_tensors
+        maps_LPP, mixing_LPP = saved[-2:]
+        outputs, kept = saved[: ctx.layers], saved[ctx.layers : -2]
+        shape, pixels = first_BTP.shape, first_BTP.shape[-1]
+        of_maps, of_mixing = [], []
+        back_BTP: Tensor | None = None
+        if slopes[ctx.layers - 1] is None:
+            back_BTP = torch.zeros_like(outputs[-1])
+        for layer in reversed(range(ctx.layers)):
+            seen_BTP, mixed_BTP, shares_BTT = kept[3 * layer : 3 * layer + 3]
+            x_NP = (outputs[layer - 1] if layer else first_BTP).reshape(-1, pixels)
+            sum_BTP = _relu_backward(_sum(slopes[layer], back_BTP), outputs[layer])
+            of_scores_BTT = torch._softmax_backward_data(
+                sum_BTP @ mixed_BTP.mT, shares_BTT, -1, shares_BTT.dtype
+            )
+            both_BTT = of_scores_BTT + of_scores_BTT.mT
+            if scores.by_distance:  # -|p_j|^2 / 2 of each column
+                both_BTT = both_BTT - torch.diag_embed(of_scores_BTT.sum(-2))
+            seen_NP = scores.sharpness * (both_BTT @ seen_BTP).view(-1, pixels)
+            mixed_NP = (shares_BTT.mT @ sum_BTP).view(-1, pixels)
+            of_maps.append(seen_NP.mT @ x_NP)
+            of_mixing.append(mixed_NP.mT @ x_NP)
+            if layer or ctx.needs_input_grad[0]:
+                rest_NP = sum_BTP.reshape(-1, pixels) if scores.adds_input else mixed_NP
+                back_NP = rest_NP + seen_NP @ maps_LPP[layer] + mixed_NP @ mixing_LPP[layer]
+                back_BTP = back_NP.view(shape)
+        projections = (torch.cat(of_maps[::-1]) @ dct_PP.mT).view(maps_LPP.shape)
+        mixings = _both_sides(torch.stack(of_mixing[::-1]), dct_PP.mT)
+        of_input = back_BTP if ctx.needs_input_grad[0] else None
+        return of_input, None, None, *projections.unbind(), *mixings.unbind()
+
+
+def folded(
+    x_BTP: Tensor, dct_PP: Tensor, scores: Scores, layers: Sequence[tuple[Tensor, Tensor]]
+) -> list[Tensor]:
+    """Outputs X_1..X_L [B, T, P] of layers with these (V, W), of a network whose D is one matrix.
+
+    They may be differentiated once.
+    """
+    projections, mixings = zip(*layers, strict=True)
+    outputs = FoldedUT.apply(x_BTP, dct_PP, scores, *projections, *mixings)  # type: ignore[no-untyped-call]
+    return list(outputs[: len(layers)])
+
+
+def _both_sides(square_LPP: Tensor, dct_PP: Tensor) -> Tensor:
+    """D' S D of the symmetric part S of every matrix."""
+    size = dct_PP.shape[0]
+    left_LPP = ((square_LPP + square_LPP.mT).view(-1, size) @ (0.5 * dct_PP)).view_as(square_LPP)
+    return (left_LPP.mT.reshape(-1, size) @ dct_PP).view_as(square_LPP)
+
+
+def _sum(one: Tensor | None, other: Tensor | None) -> Tensor:
+    if one is None or other is None:
+        known = other if one is None else one
+        assert known is not None
+        return known
+    return one + other
+
+
+def _relu_backward(slope: Tensor, output: Tensor) -> Tensor:
+    return torch.ops.aten.threshold_backward(slope, output, 0)  # type: ignore[no-any-return]
