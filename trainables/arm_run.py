@@ -39,6 +39,7 @@ from trainables.memory import (
     exhausted,
     gpu_is_lost,
     hold_to_share,
+    keep_freed_memory,
     peak_memory_mb,
     reset_peak_memory,
     why_cuda_does_not_start,
@@ -254,6 +255,7 @@ class ArmRun:
         """Build the arm, from its newest checkpoint if any; None when it died too often."""
         begun_ms = self._counted_ms = _now_ms()
         torch.set_num_threads(self.config.threads)  # sums over other parts have other bits
+        keep_freed_memory()
         device, dtype = torch.device(self.config.device), parameter_dtype(self.config)
         self.store.drop_left_overs(self.signature)
         checkpoint = self.store.newest_checkpoint(self.signature)
