@@ -7,7 +7,8 @@ Each repeat runs every variant once as a process of its own, in an order that tu
 repeat, with the repeat's number as the search seed: the seed of training, and of stock's sampler.
 
 * ``stock``: benchmarks/imitated/stock_tune.py; ``stock shared``: it trains plain arms once;
-  ``strong stock``: it also keeps its workers; ``stock untracked``: without MLflow;
+  ``strong stock``: it also keeps its workers; ``strong stock, our ut``: it also has the product's
+  UT; ``stock untracked``: without MLflow;
 * ``product``: `sweep run`, as installed; ``product fused``: with `--fuse 8`; ``product untracked``:
   without MLflow (and without the estimate of what the sweep will take). Against the last one:
   ``product new workers``, with a process for every arm, and ``product no early ends``.
@@ -16,8 +17,11 @@ Seconds are of the wall, from start to exit. ``training_s`` are those that worke
 and evaluating arms; the rest of cores x wall is start-up, waiting, tracking. ``best`` is the best
 feasible objective of each setting (lower is better, null without a feasible pair): what is
 quick must not find less. ``regret`` is how far that is from the best which any variant found on the
-same seed, the mean over settings and repeats that have a winner. FILE is rewritten after every
-run and gone on with, so that nothing is lost.
+same seed, the mean over settings and repeats that have a winner. ``quality`` tests the product's
+objectives: a repeat's gain over a script is the mean over settings where both found a winner,
+above 0 where the product's is better; p is of a one-sided t test over repeats against a gain of
+-MARGIN. An objective is a mean log ratio, so that MARGIN is 2 % of an RMSE. FILE is rewritten after
+every run and gone on with, so that nothing is lost.
 """
 
 from __future__ import annotations
@@ -34,6 +38,8 @@ import time
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
+
+from scipy.stats import ttest_1samp
 
 from search_spaces.catalog import find, with_values
 from sweep.cli.options import parse_values
@@ -52,6 +58,7 @@ STOCK = {
     "stock": [],
     "stock shared": ["--share-plain"],
     "strong stock": ["--share-plain", "--reuse-actors"],
+    "strong stock, our ut": ["--share-plain", "--reuse-actors", "--product-ut"],
     "stock untracked": ["--no-mlflow"],
 }
 PRODUCT = {"product": [], "product fused": ["--fuse", "8"]}
@@ -60,6 +67,8 @@ VARIANTS = (*STOCK, *PRODUCT, *IN_PROCESS)
 RATIOS = {
     "all": ("stock", "product"),
     "all, against the strong script": ("strong stock", "product"),
+    "all but UT's operation": ("strong stock, our ut", "product"),
+    "UT's operation": ("strong stock", "strong stock, our ut"),
     "all, with fusion": ("stock", "product fused"),
     "shared plain arms": ("stock", "stock shared"),
     "stock's kept workers": ("stock shared", "strong stock"),
@@ -71,6 +80,7 @@ RATIOS = {
     "early ends": ("product no early ends", "product untracked"),
 }
 NAME = "table"
+MARGIN = 0.02  # of a mean loss of the product's objectives that does not matter
 
 
 def untracked(variant: str, storage: str, space: str, values: list[str]) -> None:
@@ -175,7 +185,38 @@ def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
                 "training_s": round(training_s, 1),
                 **quality(runs, mine),
             }
-    return {"variants": variants, "ratios": ratios}
+    scripts = [name for name in STOCK if name in variants and "product" in variants]
+    tested = {name: not_inferior(runs, name) for name in scripts}
+    return {"variants": variants, "ratios": ratios, "quality": tested}
+
+
+def not_inferior(runs: list[dict[str, Any]], script: str) -> dict[str, Any]:
+    """Test that the product's objectives are not worse than the script's by MARGIN."""
+    found = {(run["variant"], run["repeat"]): run["best"] for run in runs}
+    gains, settings = [], 0
+    for (variant, repeat), best in found.items():
+        other = found.get((script, repeat))
+        if variant != "product" or other is None:
+            continue
+        both = [
+            other[setting] - best[setting]
+            for setting in best
+            if best[setting] is not None and other[setting] is not None
+        ]
+        settings += len(both)
+        if both:
+            gains.append(statistics.mean(both))
+    if len(gains) < 2:
+        return {"repeats": len(gains), "settings": settings}
+    error = statistics.stdev(gains) / len(gains) ** 0.5
+    return {
+        "gain": round(statistics.mean(gains), 4),
+        "standard_error": round(error, 4),
+        "margin": MARGIN,
+        "p": float(f"{ttest_1samp(gains, -MARGIN, alternative='greater').pvalue:.1e}"),
+        "repeats": len(gains),
+        "settings": settings,
+    }
 
 
 def quality(runs: list[dict[str, Any]], mine: list[dict[str, Any]]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """A search as a good researcher writes it with Ray Tune, Optuna and MLflow: the stock script.
 
     python -m benchmarks.imitated.stock_tune [--space quickstart] [--set NAME=VALUE ...]
-        [--share-plain] [--reuse-actors] [--no-mlflow]
+        [--share-plain] [--reuse-actors] [--product-ut] [--no-mlflow]
 
 The same settings, proposals, first point, seed (one), ranges, budget and training as `sweep run
 SPACE`, on the cores that there are: one ``Tuner`` a setting with ``OptunaSearch`` (TPE),
@@ -9,6 +9,8 @@ SPACE`, on the cores that there are: one ``Tuner`` a setting with ``OptunaSearch
 unconstrained one, reports as often, evaluates both alike, and what it misses of its constraint is
 added to what is minimised. ``--share-plain`` trains each unconstrained arm once, beside the search;
 ``--reuse-actors`` keeps a worker's process for its next trial: two lines that not every script has.
+A UT is the script's own, layer by layer and differentiated by torch, as its equations say; with
+``--product-ut`` it is the product's single operation. All else of the training is the product's.
 Prints one JSON line: of each setting the best feasible objective (null without one), how many pairs
 are feasible, and the seconds of workers that training and evaluation took.
 """
@@ -28,6 +30,7 @@ from ray import tune
 from ray.air.integrations.mlflow import MLflowLoggerCallback
 from ray.tune.search import ConcurrencyLimiter
 from ray.tune.search.optuna import OptunaSearch
+from torch import Tensor, nn
 
 from search_spaces.catalog import find, with_values
 from search_spaces.space import Choice, SearchSpace, Uniform
@@ -39,7 +42,22 @@ PENALTY = 10.0  # of a missing share above the tolerance
 NOT_YET = 1e6  # Tune wants the metric in every report
 
 
-def train(config: ArmConfig, *, reports: bool) -> dict[str, float]:
+class LayerByLayer(nn.Module):
+    """UT without the product's single operation."""
+
+    def __init__(self, ut: nn.Module) -> None:
+        super().__init__()
+        self.ut = ut
+
+    def forward(self, inputs: Tensor) -> list[Tensor]:
+        """Predictions after layer 0 and after each layer."""
+        predictions = [inputs]
+        for layer in self.ut.layers:  # type: ignore[union-attr]
+            predictions.append(layer(predictions[-1]))
+        return predictions
+
+
+def train(config: ArmConfig, *, reports: bool, product_ut: bool) -> dict[str, float]:
     """One arm, as a script would: its own task, model and loop; what it came to."""
     began = time.perf_counter()
     import torch
@@ -54,6 +72,8 @@ def train(config: ArmConfig, *, reports: bool) -> dict[str, float]:
     device, dtype = torch.device("cpu"), parameter_dtype(config)
     task = build_task(config, device, dtype)
     model = build_model(config, task).to(dtype=dtype)
+    if config.model.name == "ut" and not product_ut:
+        model = LayerByLayer(model)
     weighting = weighting_of(
         config, task.scales, device, dtype, steps_per_epoch=task.steps_per_epoch
     )
@@ -87,9 +107,9 @@ def pair(params: dict[str, Any], space: SearchSpace, options: argparse.Namespace
     setting = space.setting(params["setting"])
     at = {name: value for name, value in params.items() if name != "setting"}
     config = space.run(setting, space.point_of(setting, at), seed=seed_of(space))
-    ended = train(config, reports=True)
+    ended = train(config, reports=True, product_ut=options.product_ut)
     if not options.share_plain:
-        plain = train(config.unconstrained(), reports=False)
+        plain = train(config.unconstrained(), reports=False, product_ut=options.product_ut)
         ended |= {f"plain_{name}": value for name, value in plain.items()}
     missed = max(0.0, ended["missing"] - space.tolerance)
     tune.report({**ended, "search": ended["objective"] + PENALTY * missed})
@@ -145,6 +165,7 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], dest="values", metavar="NAME=VALUE")
     parser.add_argument("--share-plain", action="store_true")
     parser.add_argument("--reuse-actors", action="store_true")
+    parser.add_argument("--product-ut", action="store_true")
     parser.add_argument("--no-mlflow", action="store_true")
     options = parser.parse_args()
     space = with_values(find(options.space).space, parse_values(options.values))
@@ -162,7 +183,10 @@ def main() -> None:
                 for setting in space.settings
             }
             remote: Any = ray.remote(num_cpus=1)(train)  # type: ignore[arg-type]
-            plain = [remote.remote(config, reports=False) for config in configs]
+            plain = [
+                remote.remote(config, reports=False, product_ut=options.product_ut)
+                for config in configs
+            ]
         found = {s.name: searched(s.name, space, options, folder) for s in space.settings}
         shared_s = sum(ended["seconds"] for ended in ray.get(plain))
         ray.shutdown()
