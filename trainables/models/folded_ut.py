@@ -11,7 +11,8 @@ not some 400. At 8 x 8 pixels a step is 1.3 times as fast; at 16 x 16 folding co
 saves. ``UTLayer``, which autograd differentiates, has the same values and gradients within rounding
 and is the oracle of the tests.
 
-Shape suffixes: B batch, T tokens (frames), P pixels of a patch, L layers, N = B T.
+Shape suffixes: B batch, T tokens (frames), P pixels of a patch, L layers, N = B T. Under
+``torch.vmap`` all but D have an axis of networks in front, K; X_0 may do without.
 """
 
 from __future__ import annotations
@@ -35,23 +36,21 @@ class Scores(NamedTuple):
 class FoldedUT(torch.autograd.Function):
     """Outputs X_1..X_L [B, T, P] of every layer, then what the backward pass needs."""
 
-    # Rows of a group keep their arms' bits (fused/agreement.py): no addmm or baddbmm below, which
-    # torch.vmap takes apart into a product and a sum of another rounding.
-    generate_vmap_rule = True
-
     @staticmethod
     def forward(
         x_BTP: Tensor, dct_PP: Tensor, scores: Scores, *weights: Tensor
     ) -> tuple[Tensor, ...]:
         """Of X_0, D, and the layers' V, then their W, each [P, P]."""
-        layers, shape, pixels = len(weights) // 2, x_BTP.shape, x_BTP.shape[-1]
-        maps_LPP = (torch.cat(weights[:layers]) @ dct_PP).view(layers, pixels, pixels)
+        # Rows of a group keep their arms' bits (fused/agreement.py): products and sums one by one,
+        # since a batched addmm rounds otherwise than one of matrices.
+        layers = len(weights) // 2
+        maps_LPP = torch.stack(weights[:layers]) @ dct_PP
         mixing_LPP = _both_sides(torch.stack(weights[layers:]), dct_PP)
         outputs, kept = [], []
         for map_PP, mix_PP in zip(maps_LPP.unbind(), mixing_LPP.unbind(), strict=True):
-            x_NP = x_BTP.reshape(-1, pixels)
-            seen_BTP = (x_NP @ map_PP.mT).view(shape)
-            mixed_BTP = (x_NP @ mix_PP).view(shape)
+            x_NP = x_BTP.flatten(-3, -2)
+            seen_BTP = _cut(x_NP @ map_PP.mT, x_BTP)
+            mixed_BTP = _cut(x_NP @ mix_PP, x_BTP)
             scores_BTT = seen_BTP @ seen_BTP.mT
             if scores.by_distance:
                 scores_BTT = scores_BTT - 0.5 * seen_BTP.square().sum(-1).unsqueeze(-2)
@@ -81,32 +80,53 @@ class FoldedUT(torch.autograd.Function):
         first_BTP, dct_PP, *saved = ctx.saved_tensors
         maps_LPP, mixing_LPP = saved[-2:]
         outputs, kept = saved[: ctx.layers], saved[ctx.layers : -2]
-        shape, pixels = first_BTP.shape, first_BTP.shape[-1]
         of_maps, of_mixing = [], []
         back_BTP: Tensor | None = None
         if slopes[ctx.layers - 1] is None:
             back_BTP = torch.zeros_like(outputs[-1])
         for layer in reversed(range(ctx.layers)):
             seen_BTP, mixed_BTP, shares_BTT = kept[3 * layer : 3 * layer + 3]
-            x_NP = (outputs[layer - 1] if layer else first_BTP).reshape(-1, pixels)
+            x_NP = (outputs[layer - 1] if layer else first_BTP).flatten(-3, -2)
             sum_BTP = _relu_backward(_sum(slopes[layer], back_BTP), outputs[layer])
             of_shares_BTT = (sum_BTP @ mixed_BTP.mT) * shares_BTT
             of_scores_BTT = of_shares_BTT - shares_BTT * of_shares_BTT.sum(-1, keepdim=True)
             both_BTT = of_scores_BTT + of_scores_BTT.mT
             if scores.by_distance:  # -|p_j|^2 / 2 of each column
                 both_BTT = both_BTT - torch.diag_embed(of_scores_BTT.sum(-2))
-            seen_NP = scores.sharpness * (both_BTT @ seen_BTP).view(-1, pixels)
-            mixed_NP = (shares_BTT.mT @ sum_BTP).view(-1, pixels)
+            seen_NP = scores.sharpness * (both_BTT @ seen_BTP).flatten(-3, -2)
+            mixed_NP = (shares_BTT.mT @ sum_BTP).flatten(-3, -2)
             of_maps.append(seen_NP.mT @ x_NP)
             of_mixing.append(mixed_NP.mT @ x_NP)
             if layer or ctx.needs_input_grad[0]:
-                rest_NP = sum_BTP.reshape(-1, pixels) if scores.adds_input else mixed_NP
+                rest_NP = sum_BTP.flatten(-3, -2) if scores.adds_input else mixed_NP
                 back_NP = rest_NP + seen_NP @ maps_LPP[layer] + mixed_NP @ mixing_LPP[layer]
-                back_BTP = back_NP.view(shape)
-        projections = (torch.cat(of_maps[::-1]) @ dct_PP.mT).view(maps_LPP.shape)
-        mixings = _both_sides(torch.stack(of_mixing[::-1]), dct_PP.mT)
-        of_input = back_BTP if ctx.needs_input_grad[0] else None
-        return of_input, None, None, *projections.unbind(), *mixings.unbind()
+                back_BTP = _cut(back_NP, first_BTP)
+        projections_LPP = torch.stack(of_maps[::-1]) @ dct_PP.mT
+        mixings_LPP = _both_sides(torch.stack(of_mixing[::-1]), dct_PP.mT)
+        of_input = None
+        if ctx.needs_input_grad[0] and back_BTP is not None:
+            of_input = back_BTP.sum_to_size(first_BTP.shape)
+        return of_input, None, None, *projections_LPP.unbind(), *mixings_LPP.unbind()
+
+    @staticmethod
+    def vmap(
+        info: Any,
+        in_dims: tuple[Any, ...],
+        x: Tensor,
+        dct: Tensor,
+        scores: Scores,
+        *weights: Tensor,
+    ) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
+        """The same of K networks at once, as ``torch.vmap`` asks for it."""
+        of_x, _, _, *of_weights = in_dims
+        if of_x is not None:
+            x = x.movedim(of_x, 0)
+        rows = [
+            weight.expand(info.batch_size, -1, -1) if dim is None else weight.movedim(dim, 0)
+            for weight, dim in zip(weights, of_weights, strict=True)
+        ]
+        found = FoldedUT.apply(x, dct, scores, *rows)  # type: ignore[no-untyped-call]
+        return found, (*(0 for _ in found[:-2]), 1, 1)
 
 
 def folded(
@@ -121,11 +141,15 @@ def folded(
     return list(outputs[: len(layers)])
 
 
+def _cut(tokens_NP: Tensor, like_BTP: Tensor) -> Tensor:
+    """All tokens in sequences again."""
+    return tokens_NP.view(*tokens_NP.shape[:-2], *like_BTP.shape[-3:])
+
+
 def _both_sides(square_LPP: Tensor, dct_PP: Tensor) -> Tensor:
     """D' S D of the symmetric part S of every matrix."""
-    size = dct_PP.shape[0]
-    left_LPP = ((square_LPP + square_LPP.mT).view(-1, size) @ (0.5 * dct_PP)).view_as(square_LPP)
-    return (left_LPP.mT.reshape(-1, size) @ dct_PP).view_as(square_LPP)
+    left_LPP = (square_LPP + square_LPP.mT) @ (0.5 * dct_PP)
+    return left_LPP.mT @ dct_PP
 
 
 def _softmax(scores_BTT: Tensor) -> Tensor:

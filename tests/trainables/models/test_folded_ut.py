@@ -82,6 +82,47 @@ def test_gradients_are_finite_differences(variant: str) -> None:
     assert torch.autograd.gradcheck(outputs, (x_BTP, *own.values()))
 
 
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("shared", ["nothing", "frames", "the first W"])
+def test_networks_under_vmap_are_each_by_itself(variant: str, shared: str) -> None:
+    """Values and gradients, whatever has no axis of networks; the axis may be any."""
+    model, draws = ut(variant), torch.Generator().manual_seed(3)
+    own = {name: p.detach() for name, p in model.named_parameters()}
+    rows = {
+        name: (p + 0.1 * torch.randn(3, *p.shape, generator=draws, dtype=p.dtype)).requires_grad_()
+        for name, p in own.items()
+    }
+    x_KBTP = torch.rand(4, 3, *frames().shape[1:], generator=draws, dtype=torch.float64)
+    x_KBTP = x_KBTP.transpose(0, 1).requires_grad_()  # [K, B, T, P], K not the first in memory
+    if shared == "the first W":
+        rows["layers.0.mixing"] = own["layers.0.mixing"].clone().requires_grad_()
+    dims = {name: 0 if rows[name].ndim == 3 else None for name in rows}
+    x, of_x = (x_KBTP[0], None) if shared == "frames" else (x_KBTP.transpose(0, 1), 1)
+
+    def total(outputs: Sequence[Tensor]) -> Tensor:
+        return torch.stack([(k + 1) * p.square().sum() for k, p in enumerate(outputs[1:])]).sum()
+
+    def of_row(arm: dict[str, Tensor], x_BTP: Tensor) -> Tensor:
+        return total(torch.func.functional_call(model, arm, (x_BTP,)))
+
+    given = [x_KBTP, *rows.values()]
+    totals = torch.vmap(of_row, in_dims=(dims, of_x))(rows, x)
+    found = torch.autograd.grad(totals.sum(), given, allow_unused=True, materialize_grads=True)
+    expected = torch.stack([
+        of_row(
+            {name: p if dims[name] is None else p[k] for name, p in rows.items()},
+            x_KBTP[0 if shared == "frames" else k],
+        )
+        for k in range(3)
+    ])  # fmt: skip
+    torch.testing.assert_close(totals, expected, rtol=1e-12, atol=1e-12)
+    slopes_alone = torch.autograd.grad(
+        expected.sum(), given, allow_unused=True, materialize_grads=True
+    )
+    for one, other in zip(found, slopes_alone, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
+
+
 def test_a_second_derivative_is_refused() -> None:
     model = ut("distance")
     given = model.layers[0].mixing
