@@ -29,6 +29,7 @@ COMMENTS = {
     "benchmarks/results/estimator_noise.json": "noise of sampled tokens and layers on Alpaca",
     "benchmarks/results/fused_arms.json": "steps of fused arms; docs/fusion.md",
     "benchmarks/results/time_to_table.json": "every run behind benchmarks/RECORDS.md",
+    "benchmarks/results/time_to_table_256.json": "the same with patches of 16 x 16 pixels",
     "benchmarks/results/halving_replay.json": "early stopping replayed; docs/spaces.md",
     "benchmarks/results/leads.json": "the run that docs/leads.md has its figures from",
     "benchmarks/results/dual_optimizers.json": "every arm behind docs/dual_optimizers.md",
