@@ -20,8 +20,8 @@ quick must not find less. ``regret`` is how far that is from the best which any 
 same seed, the mean over settings and repeats that have a winner. ``quality`` tests the product's
 objectives: a repeat's gain over a script is the mean over settings where both found a winner,
 above 0 where the product's is better; p is of a one-sided t test over repeats against a gain of
--MARGIN. An objective is a mean log ratio, so that MARGIN is 2 % of an RMSE. FILE is rewritten after
-every run and gone on with, so that nothing is lost.
+-MARGIN. Of denoising an objective is a mean log ratio, so that MARGIN is 2 % of an RMSE. FILE is
+rewritten after every run and gone on with, so that nothing is lost.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -191,31 +192,39 @@ def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def not_inferior(runs: list[dict[str, Any]], script: str) -> dict[str, Any]:
-    """Test that the product's objectives are not worse than the script's by MARGIN."""
+    """Test that the product's objectives are not worse than the script's by MARGIN.
+
+    Of settings where both found a winner; who alone found none is counted, and where that is the
+    product there is no p.
+    """
     found = {(run["variant"], run["repeat"]): run["best"] for run in runs}
-    gains, settings = [], 0
+    gains, settings, without = [], 0, Counter[str]()
     for (variant, repeat), best in found.items():
         other = found.get((script, repeat))
         if variant != "product" or other is None:
             continue
-        both = [
-            other[setting] - best[setting]
-            for setting in best
-            if best[setting] is not None and other[setting] is not None
-        ]
+        both = []
+        for setting, ours in best.items():
+            theirs = other[setting]
+            if ours is not None and theirs is not None:
+                both.append(theirs - ours)
+            elif ours is not theirs:
+                without["product" if ours is None else "script"] += 1
         settings += len(both)
-        if both:
-            gains.append(statistics.mean(both))
+        gains += [statistics.mean(both)] if both else []
+    counts = {"repeats": len(gains), "settings": settings, "without_a_winner": dict(without)}
     if len(gains) < 2:
-        return {"repeats": len(gains), "settings": settings}
-    error = statistics.stdev(gains) / len(gains) ** 0.5
+        return counts
+    spread = statistics.stdev(gains)
+    p = None
+    if spread > 0 and not without["product"]:
+        p = float(f"{ttest_1samp(gains, -MARGIN, alternative='greater').pvalue:.1e}")
     return {
         "gain": round(statistics.mean(gains), 4),
-        "standard_error": round(error, 4),
+        "standard_error": round(spread / len(gains) ** 0.5, 4),
         "margin": MARGIN,
-        "p": float(f"{ttest_1samp(gains, -MARGIN, alternative='greater').pvalue:.1e}"),
-        "repeats": len(gains),
-        "settings": settings,
+        "p": p,
+        **counts,
     }
 
 

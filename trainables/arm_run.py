@@ -255,7 +255,6 @@ class ArmRun:
         """Build the arm, from its newest checkpoint if any; None when it died too often."""
         begun_ms = self._counted_ms = _now_ms()
         torch.set_num_threads(self.config.threads)  # sums over other parts have other bits
-        keep_freed_memory()
         device, dtype = torch.device(self.config.device), parameter_dtype(self.config)
         self.store.drop_left_overs(self.signature)
         checkpoint = self.store.newest_checkpoint(self.signature)
@@ -278,6 +277,8 @@ class ArmRun:
             return None
         if like is None:  # else its peak is the group's, and a collection takes .1 s
             reset_peak_memory(device)
+        if device.type == "cpu":
+            keep_freed_memory()
         hold_to_share(device, self.gpu_share)
         ranks = ALONE
         if self._company is not None:

@@ -21,24 +21,28 @@ _worked = False  # whether a tensor has been on the GPU of this process and back
 KEPT_MB = 512  # of a GPU, at most, for what the next arms of a process read, too
 CONTEXT_MB = 768  # of a GPU, taken by each process beside its tensors: CUDA's context and libraries
 
-KEPT_FREE_MB = 64  # of freed memory, at most, that a process does not give back to the system
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of glibc's mallopt(3)
+# Options of glibc's mallopt(3), and what they are set to. What is larger is given back at once, as
+# ever; by themselves they follow the largest block that was freed.
+MALLOC_OPTIONS = {
+    -1: 64 * 2**20,  # M_TRIM_THRESHOLD: bytes free at the end of a heap that are kept
+    -3: 4 * 2**20,  # M_MMAP_THRESHOLD: bytes of a block that gets pages of its own
+}
 
 
 def keep_freed_memory() -> None:
-    """Use freed memory again, up to ``KEPT_FREE_MB`` of it, where the C library is glibc.
+    """Have this process use freed memory again, where the C library is glibc.
 
     By itself glibc gives it back as soon as there is twice as much as the largest block that was
-    freed, and a batch of evaluation spends half its time on getting the same pages anew.
+    freed, and a batch of evaluation spends half its time on getting the same pages anew. More than
+    64 MiB may stay where something live lies behind it, until ``reset_peak_memory``.
     """
-    set_option = getattr(ctypes.CDLL(None), "mallopt", None)
-    if set_option is not None:
-        set_option(_M_TRIM_THRESHOLD, KEPT_FREE_MB * 2**20)
-        set_option(_M_MMAP_THRESHOLD, 32 * 2**20)  # the most that glibc takes; it was 128 KiB
+    if (set_option := getattr(ctypes.CDLL(None), "mallopt", None)) is not None:
+        for option, value in MALLOC_OPTIONS.items():
+            set_option(option, value)
 
 
 def reset_peak_memory(device: torch.device) -> None:
-    """Start measuring from here; what an arm before this one left in the cache is given back."""
+    """Start measuring from here; memory that an arm before this one freed is given back."""
     if device.type == "cuda":
         import torch
 
@@ -46,6 +50,8 @@ def reset_peak_memory(device: torch.device) -> None:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
         return
+    if (give_back := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
+        give_back(0)
     try:
         Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM, see proc(5)
     except OSError:

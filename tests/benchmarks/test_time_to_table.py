@@ -44,10 +44,22 @@ def test_gains_of_winners_that_both_found_are_tested_against_the_margin() -> Non
     assert found["standard_error"] == pytest.approx(error, abs=1e-4)
     assert found["p"] == pytest.approx(t.sf((gains.mean() + MARGIN) / error, df=2), rel=0.05)
     assert (found["repeats"], found["settings"]) == (3, 5)
+    assert found["without_a_winner"] == {"script": 3}
+
+
+def test_a_winner_that_the_product_alone_missed_leaves_nothing_to_test() -> None:
+    lost = [run("stock", 5, -0.1, -0.1), run("product", 5, -0.1, None)]
+    found = not_inferior([*RUNS, *lost], "stock")
+    assert found["p"] is None
+    assert found["without_a_winner"] == {"script": 3, "product": 1}
 
 
 def test_one_repeat_is_no_test() -> None:
-    assert not_inferior(RUNS[:2], "stock") == {"repeats": 1, "settings": 2}
+    assert not_inferior(RUNS[:2], "stock") == {
+        "repeats": 1,
+        "settings": 2,
+        "without_a_winner": {},
+    }
 
 
 def test_ratios_are_of_one_repeat() -> None:

@@ -10,9 +10,11 @@ from __future__ import annotations
 # an arm is scored at must not move what it is trained for.
 IDENTITY_GAMMA = 0.05
 
-FOLDED_PATCH = 8  # pixels a side, at most, of patches that a CPU folds UT's transform for
+# Pixels a side, at most, of patches on which UT's transform is one matrix, and a CPU folds it into
+# the maps.
+FOLDED_PATCH = 8
 
-# What was done before, by the name that signatures have in which it no longer is.
+# What such arms did before, by the name that their signatures have now.
 MENDED = {
     "identity_gamma": "at train_gamma 0 the noise of the loss was the least test gamma",
     "split_of_all_items": "split_by_seed drew dev from max_items, not from all items",

@@ -17,12 +17,11 @@ Shape suffixes: B batch, T tokens (frames), P pixels of a patch, L layers, N = B
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 
 class Scores(NamedTuple):
@@ -41,27 +40,9 @@ class FoldedUT(torch.autograd.Function):
         x_BTP: Tensor, dct_PP: Tensor, scores: Scores, *weights: Tensor
     ) -> tuple[Tensor, ...]:
         """Of X_0, D, and the layers' V, then their W, each [P, P]."""
-        # Rows of a group keep their arms' bits (fused/agreement.py): products and sums one by one,
-        # since a batched addmm rounds otherwise than one of matrices.
-        layers = len(weights) // 2
-        maps_LPP = torch.stack(weights[:layers]) @ dct_PP
-        mixing_LPP = _both_sides(torch.stack(weights[layers:]), dct_PP)
-        outputs, kept = [], []
-        for map_PP, mix_PP in zip(maps_LPP.unbind(), mixing_LPP.unbind(), strict=True):
-            x_NP = x_BTP.flatten(-3, -2)
-            seen_BTP = _cut(x_NP @ map_PP.mT, x_BTP)
-            mixed_BTP = _cut(x_NP @ mix_PP, x_BTP)
-            scores_BTT = seen_BTP @ seen_BTP.mT
-            if scores.by_distance:
-                scores_BTT = scores_BTT - 0.5 * seen_BTP.square().sum(-1).unsqueeze(-2)
-            shares_BTT = _softmax(scores.sharpness * scores_BTT)
-            if not scores.adds_input:
-                mixed_BTP = mixed_BTP + x_BTP
-            sum_BTP = shares_BTT @ mixed_BTP
-            x_BTP = torch.relu(x_BTP + sum_BTP if scores.adds_input else sum_BTP)
-            outputs.append(x_BTP)
-            kept += [seen_BTP, mixed_BTP, shares_BTT]
-        return *outputs, *kept, maps_LPP, mixing_LPP
+        kept: list[Tensor] = []
+        outputs, maps = _outputs(x_BTP, dct_PP, scores, weights, kept.extend)
+        return *outputs, *kept, *maps
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -73,17 +54,19 @@ class FoldedUT(torch.autograd.Function):
         ctx.save_for_backward(x_BTP, dct_PP, *output)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, *slopes: Tensor | None) -> tuple[Tensor | None, ...]:
         """Gradients of X_0, of every V and of every W, by those of the layers' outputs."""
+        if torch.is_grad_enabled():  # create_graph, and torch.func.grad
+            raise NotImplementedError(
+                "UT's layers as one operation are differentiated once: their gradient has no "
+                "gradient. Build UT(..., folds=False) for one."
+            )
         scores: Scores = ctx.scores
         first_BTP, dct_PP, *saved = ctx.saved_tensors
         maps_LPP, mixing_LPP = saved[-2:]
         outputs, kept = saved[: ctx.layers], saved[ctx.layers : -2]
         of_maps, of_mixing = [], []
-        back_BTP: Tensor | None = None
-        if slopes[ctx.layers - 1] is None:
-            back_BTP = torch.zeros_like(outputs[-1])
+        back_BTP = torch.zeros_like(outputs[-1]) if slopes[ctx.layers - 1] is None else None
         for layer in reversed(range(ctx.layers)):
             seen_BTP, mixed_BTP, shares_BTT = kept[3 * layer : 3 * layer + 3]
             x_NP = (outputs[layer - 1] if layer else first_BTP).flatten(-3, -2)
@@ -118,13 +101,17 @@ class FoldedUT(torch.autograd.Function):
         *weights: Tensor,
     ) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
         """The same of K networks at once, as ``torch.vmap`` asks for it."""
-        of_x, _, _, *of_weights = in_dims
-        if of_x is not None:
-            x = x.movedim(of_x, 0)
+        of_x, of_dct, _, *of_weights = in_dims
+        x = x if of_x is None else x.movedim(of_x, 0)
         rows = [
-            weight.expand(info.batch_size, -1, -1) if dim is None else weight.movedim(dim, 0)
+            weight.expand(info.batch_size, *weight.shape) if dim is None else weight.movedim(dim, 0)
             for weight, dim in zip(weights, of_weights, strict=True)
         ]
+        if of_dct is not None or x.ndim > 4 or any(row.ndim > 3 for row in rows):
+            raise NotImplementedError(
+                "UT's layers as one operation take one axis of networks, and one D for all. Build "
+                "UT(..., folds=False) for more."
+            )
         found = FoldedUT.apply(x, dct, scores, *rows)  # type: ignore[no-untyped-call]
         return found, (*(0 for _ in found[:-2]), 1, 1)
 
@@ -134,11 +121,47 @@ def folded(
 ) -> list[Tensor]:
     """Outputs X_1..X_L [B, T, P] of layers with these (V, W), of a network whose D is one matrix.
 
-    They may be differentiated once.
+    They are differentiated once: NotImplementedError at a gradient that is to have a gradient.
     """
     projections, mixings = zip(*layers, strict=True)
-    outputs = FoldedUT.apply(x_BTP, dct_PP, scores, *projections, *mixings)  # type: ignore[no-untyped-call]
-    return list(outputs[: len(layers)])
+    weights = (*projections, *mixings)
+    if not torch.is_grad_enabled():
+        return _outputs(x_BTP, dct_PP, scores, weights, lambda kept: None)[0]
+    return list(FoldedUT.apply(x_BTP, dct_PP, scores, *weights)[: len(layers)])  # type: ignore[no-untyped-call]
+
+
+def _outputs(
+    x_BTP: Tensor,
+    dct_PP: Tensor,
+    scores: Scores,
+    weights: Sequence[Tensor],
+    keep: Callable[[Sequence[Tensor]], None],
+) -> tuple[list[Tensor], tuple[Tensor, Tensor]]:
+    """Outputs of every layer, and the folded maps G and M [L, P, P].
+
+    ``keep`` gets every layer's P, X M (or X + X M) and A.
+    """
+    # Rows of a group keep their arms' bits (fused/agreement.py): products and sums one by one,
+    # since a batched addmm rounds otherwise than one of matrices.
+    layers = len(weights) // 2
+    maps_LPP = torch.stack(tuple(weights[:layers])) @ dct_PP
+    mixing_LPP = _both_sides(torch.stack(tuple(weights[layers:])), dct_PP)
+    outputs = []
+    for map_PP, mix_PP in zip(maps_LPP.unbind(), mixing_LPP.unbind(), strict=True):
+        x_NP = x_BTP.flatten(-3, -2)
+        seen_BTP = _cut(x_NP @ map_PP.mT, x_BTP)
+        mixed_BTP = _cut(x_NP @ mix_PP, x_BTP)
+        scores_BTT = seen_BTP @ seen_BTP.mT
+        if scores.by_distance:
+            scores_BTT = scores_BTT - 0.5 * seen_BTP.square().sum(-1).unsqueeze(-2)
+        shares_BTT = _softmax(scores.sharpness * scores_BTT)
+        if not scores.adds_input:
+            mixed_BTP = mixed_BTP + x_BTP
+        sum_BTP = shares_BTT @ mixed_BTP
+        x_BTP = torch.relu(x_BTP + sum_BTP if scores.adds_input else sum_BTP)
+        outputs.append(x_BTP)
+        keep((seen_BTP, mixed_BTP, shares_BTT))
+    return outputs, (maps_LPP, mixing_LPP)
 
 
 def _cut(tokens_NP: Tensor, like_BTP: Tensor) -> Tensor:

@@ -97,13 +97,23 @@ class UTLayer(nn.Module):
 class UT(nn.Module):
     """L layers: L + 1 predictions of [B, T, P], the noisy tokens and every layer's output."""
 
-    def __init__(self, *, layers: int, patch_size: int, variant: str, noise_energy: float) -> None:
+    def __init__(
+        self,
+        *,
+        layers: int,
+        patch_size: int,
+        variant: str,
+        noise_energy: float,
+        folds: bool = True,
+    ) -> None:
         """Build from shape and variant alone: UT's start is deterministic (DCT), no seed enters.
 
         ``noise_energy`` is the expected squared norm of a patch's noise at train_gamma; it sets how
-        sharp the scores are.
+        sharp the scores are. With ``folds`` all layers are one operation on a CPU, where patches
+        are small; no layer's own ``forward`` is called then.
         """
         super().__init__()
+        self._folds = folds
         self.layers = nn.ModuleList(
             UTLayer(patch_size, VARIANTS[variant], noise_energy) for _ in range(layers)
         )
@@ -111,7 +121,7 @@ class UT(nn.Module):
     def forward(self, inputs_BTP: Tensor) -> list[Tensor]:
         """Predictions after layer 0 (the input itself) and after each layer."""
         layers = cast(list[UTLayer], list(self.layers))
-        if _are_foldable(layers, inputs_BTP):
+        if self._folds and _are_foldable(layers, inputs_BTP):
             return [inputs_BTP, *_folded(layers, inputs_BTP)]
         predictions = [inputs_BTP]
         for layer in layers:
@@ -120,10 +130,11 @@ class UT(nn.Module):
 
 
 def _are_foldable(layers: Sequence[UTLayer], x_BTP: Tensor) -> bool:
-    """True where folding is faster, and the maps and tokens are of at least float32."""
+    """True of small patches on a CPU, in at least float32."""
     first = layers[0]
     return (
         x_BTP.device.type == "cpu"
+        and x_BTP.ndim > 2
         and first.variant.basis == "dct"
         and first.dct.shape == first.projection.shape
         and first.projection.dtype == x_BTP.dtype
@@ -147,6 +158,7 @@ def build(config: ArmConfig, task: Measured) -> UT:
         patch_size=config.data.patch_size,
         variant=config.model.variant,
         noise_energy=task.scales.identity_loss,
+        folds=config.folds_ut,
     )
 
 

@@ -12,7 +12,6 @@ from trainables.build import parameter_dtype
 from trainables.code_version import DISTRIBUTION, training_version
 from trainables.config.arm import ArmConfig
 from trainables.errors import StoreError
-from trainables.memory import keep_freed_memory
 from trainables.records.arms import ArmStore
 from trainables.records.retrying import RetryingStore
 from trainables.sharding.gang import Gang, found_place, is_disconnect, say_failed, say_here
@@ -54,7 +53,6 @@ def _require_code(firsts: str) -> None:
 
 def _train(order: PeerOrder, config: ArmConfig, gang: Gang) -> None:
     torch.set_num_threads(config.threads)  # as in the first process: the same bits
-    keep_freed_memory()
     device, dtype = torch.device(config.device), parameter_dtype(config)
     _, training = built(config, device, dtype, ranks=gang)
     if order.step >= 0:

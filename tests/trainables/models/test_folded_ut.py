@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import Tensor
 
-from trainables.models.ut import UT
+from tests.support.oracles import TINY
+from trainables.models.ut import UT, build
 
 VARIANTS = ("distance", "sharp")
 # of three layers' outputs, the slopes that a loss asks for
@@ -123,12 +125,63 @@ def test_networks_under_vmap_are_each_by_itself(variant: str, shared: str) -> No
         torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
 
 
-def test_a_second_derivative_is_refused() -> None:
+def test_a_gradient_that_is_to_have_a_gradient_is_refused() -> None:
     model = ut("distance")
-    given = model.layers[0].mixing
-    (slope,) = torch.autograd.grad(model(frames())[-1].sum(), [given], create_graph=True)
-    with pytest.raises(RuntimeError):
-        torch.autograd.grad(slope.sum(), [given])
+    given, last = model.layers[0].mixing, model(frames())[-1].sum()
+    with pytest.raises(NotImplementedError, match="folds=False"):
+        torch.autograd.grad(last + given.square().sum(), [given], create_graph=True)
+
+    def loss(weight: Tensor) -> Tensor:
+        given = {"layers.0.mixing": weight}
+        total: Tensor = torch.func.functional_call(model, given, (frames(),))[-1].sum()
+        return total
+
+    with pytest.raises(NotImplementedError, match="folds=False"):
+        torch.func.grad(loss)(given.detach())
+
+
+def test_one_axis_of_networks_is_all() -> None:
+    model = ut("distance")
+    rows = {n: torch.stack([p.detach()] * 3) for n, p in model.named_parameters()}
+
+    def last(arm: dict[str, Tensor], x_BTP: Tensor) -> Tensor:
+        total: Tensor = torch.func.functional_call(model, arm, (x_BTP,))[-1]
+        return total
+
+    of_rows = torch.vmap(last, in_dims=(0, None))
+    with pytest.raises(NotImplementedError, match="one axis of networks"):
+        torch.vmap(of_rows, in_dims=(None, 0))(rows, torch.stack([frames()] * 3))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"model.variant": "sharp", "dtype": "float64"},
+        {"model.variant": "literal"},
+        {"data.patch_size": 16},
+        {"dtype": "bfloat16"},
+        {"device": "cuda"},  # built here for its estimate
+    ],
+)
+def test_a_signature_names_the_operation_where_it_is_used(fields: dict[str, object]) -> None:
+    config = TINY.with_fields(fields)
+    size = config.data.patch_size
+    dtype = getattr(torch, config.dtype)
+    scales = SimpleNamespace(identity_loss=0.3)
+    model = build(config, SimpleNamespace(scales=scales)).to(dtype)  # type: ignore[arg-type]
+    found = model(frames(size, dtype))[-1]
+    assert found.grad_fn is not None
+    is_folded = found.grad_fn.name() == "FoldedUTBackward"
+    assert is_folded == ("folded_ut" in config.mended()) == (not fields or "float64" in str(fields))
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_evaluation_has_the_bits_of_training(variant: str) -> None:
+    model, x_BTP = ut(variant, dtype=torch.float32), frames(dtype=torch.float32)
+    with torch.no_grad():
+        evaluated = model(x_BTP)
+    assert all(map(torch.equal, evaluated, model(x_BTP)))
 
 
 @pytest.mark.parametrize(
