@@ -10,8 +10,8 @@ unconstrained one, reports as often, evaluates both alike, and what it misses of
 added to what is minimised. ``--share-plain`` trains each unconstrained arm once, beside the search;
 ``--reuse-actors`` keeps a worker's process for its next trial: two lines that not every script has.
 A UT is the script's own, layer by layer and differentiated by torch, as its equations say; with
-``--product-ut`` it is the product's single operation. All else of the training is the product's, but
-for memory: torch gives back to the system what it frees, as in any script.
+``--product-ut`` it is the product's single operation. All else of the training is the product's,
+but for memory: what torch frees goes back to the system, as in any script.
 Prints one JSON line: of each setting the best feasible objective (null without one), how many pairs
 are feasible, and the seconds of workers that training and evaluation took.
 """

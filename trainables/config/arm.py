@@ -353,16 +353,16 @@ class ArmConfig(Section):
             names.append("split_of_all_items")
         if self.device == "cuda" and not self.facts.reads_texts:
             names.append("stack_on_gpu")
-        if self.folds_ut:
+        if self.is_folded:
             names.append("folded_ut")
         return names
 
     @property
-    def folds_ut(self) -> bool:
-        """True if the network is a UT whose layers are one operation (models/folded_ut.py)."""
-        is_small_ut = self.model.name == "ut" and self.data.patch_size <= FOLDED_PATCH
-        in_dct_basis = self.model.variant != "literal"
-        return is_small_ut and in_dct_basis and self.device == "cpu" and self.dtype != "bfloat16"
+    def is_folded(self) -> bool:
+        """True if the network's layers are one operation (models/folded_ut.py)."""
+        is_small = self.data.patch_size <= FOLDED_PATCH
+        folds = self.model.variant in self.model.spec.folded
+        return folds and is_small and self.device == "cpu" and self.dtype != "bfloat16"
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-r"""All layers of UT as one operation, with the DCT folded into their maps and a backward by hand.
+r"""All layers of UT as one operation: maps folded with the DCT, a backward by hand.
 
 With D the two-dimensional DCT, S = (W + W') / 2, tokens in the rows of X, and t the sharpness:
 
@@ -25,7 +25,7 @@ from torch import Tensor
 
 
 class Scores(NamedTuple):
-    """What all layers of a network have in common."""
+    """The scores of all layers of a network."""
 
     sharpness: float  # factor t of the scores
     by_distance: bool
@@ -39,7 +39,7 @@ class FoldedUT(torch.autograd.Function):
     def forward(
         x_BTP: Tensor, dct_PP: Tensor, scores: Scores, *weights: Tensor
     ) -> tuple[Tensor, ...]:
-        """Of X_0, D, and the layers' V, then their W, each [P, P]."""
+        """``weights`` are the layers' V, then their W, each [P, P]."""
         kept: list[Tensor] = []
         outputs, maps = _outputs(x_BTP, dct_PP, scores, weights, kept.extend)
         return *outputs, *kept, *maps
@@ -112,8 +112,8 @@ class FoldedUT(torch.autograd.Function):
                 "UT's layers as one operation take one axis of networks, and one D for all. Build "
                 "UT(..., folds=False) for more."
             )
-        found = FoldedUT.apply(x, dct, scores, *rows)  # type: ignore[no-untyped-call]
-        return found, (*(0 for _ in found[:-2]), 1, 1)
+        outputs = FoldedUT.apply(x, dct, scores, *rows)  # type: ignore[no-untyped-call]
+        return outputs, (*(0 for _ in outputs[:-2]), 1, 1)
 
 
 def folded(

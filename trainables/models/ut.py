@@ -158,7 +158,7 @@ def build(config: ArmConfig, task: Measured) -> UT:
         patch_size=config.data.patch_size,
         variant=config.model.variant,
         noise_energy=task.scales.identity_loss,
-        folds=config.folds_ut,
+        folds=config.is_folded,
     )
 
 

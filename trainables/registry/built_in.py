@@ -25,6 +25,7 @@ MODELS = {
         task="video_denoising",
         build="trainables.models.ut:build",
         variants=("distance", "sharp", "literal"),
+        folded=("distance", "sharp"),
         fixed_start=True,
         ends_in_relu=True,
     ),

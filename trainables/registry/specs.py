@@ -36,12 +36,14 @@ class ModelSpec:
     ends_in_relu: bool = False  # whether its output can die: be 0 everywhere, with no gradient
     unmatched: tuple[str, ...] = ()
     # ^ variants whose two arms differ in how many parameters they train
+    folded: tuple[str, ...] = ()
+    # ^ variants whose layers are one operation on a CPU, where patches are small: signatures say so
 
     def __post_init__(self) -> None:
         """Refuse what is of another type; the message names the field."""
         require(isinstance(self.task, str), "task", self.task, "the name of a task")
         _require_function("build", self.build, "a run and its task")
-        for name in ("variants", "options", "unmatched"):
+        for name in ("variants", "options", "unmatched", "folded"):
             names = getattr(self, name)
             ok = isinstance(names, tuple) and all(isinstance(text, str) for text in names)
             require(ok, name, names, "a tuple of names")
