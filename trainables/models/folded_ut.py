@@ -7,7 +7,7 @@ With D the two-dimensional DCT, S = (W + W') / 2, tokens in the rows of X, and t
     X_l = ReLU(R + A X M),  M = D' S D       R is X, or A X
 
 A layer has two products with all tokens, not four, and a network is one node of autograd's graph,
-not some 400. At 8 x 8 pixels a step is 1.3 times as fast; at 16 x 16 folding costs more than it
+not some 400. At 8 x 8 pixels a step is 1.4 times as fast; at 16 x 16 folding costs more than it
 saves. ``UTLayer``, which autograd differentiates, has the same values and gradients within rounding
 and is the oracle of the tests.
 
@@ -134,7 +134,7 @@ def _outputs(
     x_BTP: Tensor,
     dct_PP: Tensor,
     scores: Scores,
-    weights: Sequence[Tensor],
+    weights: tuple[Tensor, ...],
     keep: Callable[[Sequence[Tensor]], None],
 ) -> tuple[list[Tensor], tuple[Tensor, Tensor]]:
     """Outputs of every layer, and the folded maps G and M [L, P, P].
@@ -144,8 +144,8 @@ def _outputs(
     # Rows of a group keep their arms' bits (fused/agreement.py): products and sums one by one,
     # since a batched addmm rounds otherwise than one of matrices.
     layers = len(weights) // 2
-    maps_LPP = torch.stack(tuple(weights[:layers])) @ dct_PP
-    mixing_LPP = _both_sides(torch.stack(tuple(weights[layers:])), dct_PP)
+    maps_LPP = torch.stack(weights[:layers]) @ dct_PP
+    mixing_LPP = _both_sides(torch.stack(weights[layers:]), dct_PP)
     outputs = []
     for map_PP, mix_PP in zip(maps_LPP.unbind(), mixing_LPP.unbind(), strict=True):
         x_NP = x_BTP.flatten(-3, -2)
