@@ -33,8 +33,9 @@ def keep_freed_memory() -> None:
     """Have this process use freed memory again, where the C library is glibc.
 
     By itself glibc gives it back as soon as there is twice as much as the largest block that was
-    freed, and a batch of evaluation spends half its time on getting the same pages anew. More than
-    64 MiB may stay where something live lies behind it, until ``reset_peak_memory``.
+    freed, and a batch of evaluation spends up to two fifths of its time on getting the same pages
+    anew. More than 64 MiB may stay where something live lies behind it, until
+    ``reset_peak_memory``.
     """
     if (set_option := getattr(ctypes.CDLL(None), "mallopt", None)) is not None:
         for option, value in MALLOC_OPTIONS.items():
