@@ -31,7 +31,6 @@ from ray import tune
 from ray.air.integrations.mlflow import MLflowLoggerCallback
 from ray.tune.search import ConcurrencyLimiter
 from ray.tune.search.optuna import OptunaSearch
-from torch import Tensor, nn
 
 from search_spaces.catalog import find, with_values
 from search_spaces.space import Choice, SearchSpace, Uniform
@@ -43,21 +42,6 @@ PENALTY = 10.0  # of a missing share above the tolerance
 NOT_YET = 1e6  # Tune wants the metric in every report
 
 
-class LayerByLayer(nn.Module):
-    """UT without the product's single operation."""
-
-    def __init__(self, ut: nn.Module) -> None:
-        super().__init__()
-        self.ut = ut
-
-    def forward(self, inputs: Tensor) -> list[Tensor]:
-        """Predictions after layer 0 and after each layer."""
-        predictions = [inputs]
-        for layer in self.ut.layers:  # type: ignore[union-attr]
-            predictions.append(layer(predictions[-1]))
-        return predictions
-
-
 def train(config: ArmConfig, *, reports: bool, product_ut: bool) -> dict[str, float]:
     """One arm, as a script would: its own task, model and loop; what it came to."""
     began = time.perf_counter()
@@ -66,6 +50,7 @@ def train(config: ArmConfig, *, reports: bool, product_ut: bool) -> dict[str, fl
     from trainables.build import build_model, build_task, parameter_dtype, weighting_of
     from trainables.evaluation.evaluate import evaluate
     from trainables.evaluation.measuring import measure
+    from trainables.models.ut import UT
     from trainables.primal_dual.constraints import descent_constraints, missing_shares
     from trainables.training import Training
 
@@ -73,8 +58,8 @@ def train(config: ArmConfig, *, reports: bool, product_ut: bool) -> dict[str, fl
     device, dtype = torch.device("cpu"), parameter_dtype(config)
     task = build_task(config, device, dtype)
     model = build_model(config, task).to(dtype=dtype)
-    if config.model.name == "ut" and not product_ut:
-        model = LayerByLayer(model)
+    if isinstance(model, UT):
+        model.folds = model.folds and product_ut
     weighting = weighting_of(
         config, task.scales, device, dtype, steps_per_epoch=task.steps_per_epoch
     )

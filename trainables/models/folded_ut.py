@@ -66,11 +66,13 @@ class FoldedUT(torch.autograd.Function):
         maps_LPP, mixing_LPP = saved[-2:]
         outputs, kept = saved[: ctx.layers], saved[ctx.layers : -2]
         of_maps, of_mixing = [], []
-        back_BTP = torch.zeros_like(outputs[-1]) if slopes[ctx.layers - 1] is None else None
+        slope_BTP = slopes[ctx.layers - 1]
+        if slope_BTP is None:
+            slope_BTP = torch.zeros_like(outputs[-1])
         for layer in reversed(range(ctx.layers)):
             seen_BTP, mixed_BTP, shares_BTT = kept[3 * layer : 3 * layer + 3]
             x_NP = (outputs[layer - 1] if layer else first_BTP).flatten(-3, -2)
-            sum_BTP = _relu_backward(_sum(slopes[layer], back_BTP), outputs[layer])
+            sum_BTP = _relu_backward(slope_BTP, outputs[layer])
             of_shares_BTT = (sum_BTP @ mixed_BTP.mT) * shares_BTT
             of_scores_BTT = of_shares_BTT - shares_BTT * of_shares_BTT.sum(-1, keepdim=True)
             both_BTT = of_scores_BTT + of_scores_BTT.mT
@@ -80,15 +82,16 @@ class FoldedUT(torch.autograd.Function):
             mixed_NP = (shares_BTT.mT @ sum_BTP).flatten(-3, -2)
             of_maps.append(seen_NP.mT @ x_NP)
             of_mixing.append(mixed_NP.mT @ x_NP)
-            if layer or ctx.needs_input_grad[0]:
-                rest_NP = sum_BTP.flatten(-3, -2) if scores.adds_input else mixed_NP
-                back_NP = rest_NP + seen_NP @ maps_LPP[layer] + mixed_NP @ mixing_LPP[layer]
-                back_BTP = _cut(back_NP, first_BTP)
+            if not layer and not ctx.needs_input_grad[0]:
+                break
+            rest_NP = sum_BTP.flatten(-3, -2) if scores.adds_input else mixed_NP
+            back_NP = rest_NP + seen_NP @ maps_LPP[layer] + mixed_NP @ mixing_LPP[layer]
+            slope_BTP = _cut(back_NP, first_BTP)
+            if layer and (own_BTP := slopes[layer - 1]) is not None:
+                slope_BTP = own_BTP + slope_BTP
         projections_LPP = torch.stack(of_maps[::-1]) @ dct_PP.mT
         mixings_LPP = _both_sides(torch.stack(of_mixing[::-1]), dct_PP.mT)
-        of_input = None
-        if ctx.needs_input_grad[0] and back_BTP is not None:
-            of_input = back_BTP.sum_to_size(first_BTP.shape)
+        of_input = slope_BTP.sum_to_size(first_BTP.shape) if ctx.needs_input_grad[0] else None
         return of_input, None, None, *projections_LPP.unbind(), *mixings_LPP.unbind()
 
     @staticmethod
@@ -179,14 +182,6 @@ def _softmax(scores_BTT: Tensor) -> Tensor:
     """Over the last axis; torch's own takes 3 to 4 times as long over some ten numbers."""
     powers_BTT = torch.exp(scores_BTT - scores_BTT.amax(-1, keepdim=True))
     return powers_BTT / powers_BTT.sum(-1, keepdim=True)
-
-
-def _sum(one: Tensor | None, other: Tensor | None) -> Tensor:
-    if one is None or other is None:
-        known = other if one is None else one
-        assert known is not None
-        return known
-    return one + other
 
 
 def _relu_backward(slope: Tensor, output: Tensor) -> Tensor:

@@ -113,7 +113,7 @@ class UT(nn.Module):
         are small; no layer's own ``forward`` is called then.
         """
         super().__init__()
-        self._folds = folds
+        self.folds = folds
         self.layers = nn.ModuleList(
             UTLayer(patch_size, VARIANTS[variant], noise_energy) for _ in range(layers)
         )
@@ -121,7 +121,7 @@ class UT(nn.Module):
     def forward(self, inputs_BTP: Tensor) -> list[Tensor]:
         """Predictions after layer 0 (the input itself) and after each layer."""
         layers = cast(list[UTLayer], list(self.layers))
-        if self._folds and _are_foldable(layers, inputs_BTP):
+        if self.folds and _are_foldable(layers, inputs_BTP):
             return [inputs_BTP, *_folded(layers, inputs_BTP)]
         predictions = [inputs_BTP]
         for layer in layers:
