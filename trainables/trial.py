@@ -28,6 +28,7 @@ from trainables.config.trial import TrialOrder
 from trainables.errors import BadData, GpuLost, GpuShareTooSmall, OtherCode, RankLost, StoreError
 from trainables.fetching.background import Background
 from trainables.fetching.remote_folders import is_address
+from trainables.machine.leaving import is_left
 from trainables.plain import Json
 from trainables.records import arm_record as results
 from trainables.records.arm_record import ArmRecord, Report, code_text
@@ -112,6 +113,8 @@ class ArmTrial(Trainable):
         """
         if self._gpu_lost:
             return self._holding_lost_gpu()
+        if self._group is None and is_left():
+            return _result([], done=True)  # they go on elsewhere
         try:
             if self._group is None:
                 order = _checked_order(self._trial_config)
@@ -119,7 +122,8 @@ class ArmTrial(Trainable):
                     return {FETCHING: how_far, "done": False}
                 self._group = self._arm_group(order)
             _require_gpu()
-            return _result(self._group.advance(), done=self._group.is_final)
+            records = self._group.advance()
+            return _result(records, done=self._group.is_final or is_left())
         except RankLost as error:
             log.warning("%s", error)
             os._exit(1)  # as if this one had died: Tune starts all of them again

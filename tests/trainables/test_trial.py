@@ -21,6 +21,7 @@ from tests.support.training.trials import told, trial_of
 from trainables.code_version import code_version
 from trainables.config.arm import ArmConfig
 from trainables.config.trial import TrialOrder
+from trainables.machine.leaving import LEAVES
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 from trainables.retries import ARM_STARTS
@@ -257,3 +258,26 @@ def test_tune_carries_plain_strings_and_no_state(objects: ObjectStore, tmp_path:
     assert trial.save_checkpoint(str(tmp_path)) == {}
     trial.load_checkpoint({})
     trial.cleanup()
+
+
+def test_a_machine_that_is_about_to_go_is_left_at_the_next_report(
+    objects: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sign = tmp_path / "leaves"
+    monkeypatch.setenv(LEAVES, str(sign))
+    trial = trial_of(objects, arm())
+    sign.touch()
+    first = trial.train()
+    assert first["done"]
+    assert (finished(first), first.get(PROBLEM)) == (False, None)
+    assert ArmStore(objects).record(arm().signature()) is None  # it was not even begun
+    sign.unlink()
+    longer = replace(arm(1), steps=30)
+    there = trial_of(objects, longer)
+    assert not there.train()["done"]
+    sign.touch()
+    second = there.train()
+    assert (second["done"], second["step"], finished(second)) == (True, 20, False)
+    sign.unlink()
+    elsewhere = trial_of(objects, longer).train()
+    assert (elsewhere["step"], finished(elsewhere)) == (30, True)
