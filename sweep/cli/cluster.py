@@ -12,6 +12,7 @@ import click
 
 from search_spaces import catalog
 from search_spaces.space import SearchSpace
+from sweep.cli import slurm
 from sweep.cli.options import (
     accept_code_option,
     address_option,
@@ -26,6 +27,7 @@ from sweep.cluster.submission import ANSWER, Submission
 from sweep.executors.executor import Executor, Where
 from sweep.run import notifications
 from sweep.run.budget import NO_LIMIT, Budget
+from sweep.slurm.slurm_yaml import is_slurm_yaml
 from sweep.study import advice
 from sweep.study.advice import ADDRESS, note
 from sweep.study.registration import refuse_confirmation
@@ -86,7 +88,8 @@ def submit(
     definition again attaches to it; a different one under an existing name is refused.
     """
     address = _require_address(address)
-    named_space, definition, named_fields = request.definition(None)
+    there = slurm.store_of(address) if is_slurm_yaml(address) else None
+    named_space, definition, named_fields = request.definition(there)
     refuse_confirmation(named_space)
     budget.refuse_without_gpu(definition.space)
     _refuse_local_places(definition.space, mlflow)
@@ -118,19 +121,37 @@ def send(
         notify=_notification_target(notify),
         options=(*_driver_options(options, executor), *budget.options),
     )
-    with ask.cluster(address) as jobs:
-        job, answer = ask.submit(jobs, sent, ACCEPT_S)
-    driver = f"job {job}"
-    if answer is None:
-        note(f"the head is still preparing {sent.name}, for example its data.")
-    else:
-        driver = ask.output_of(answer) or driver
+    driver = slurm.submit(address, sent) if is_slurm_yaml(address) else _driver_on(address, sent)
     status, logs = (
         advice.command(*words, storage=sent.storage, address=address)
         for words in (("status", sent.name), ("logs", sent.name, "-f"))
     )
     note(f"{sent.name} is driven by {driver}. Watch it with `{status}` and `{logs}`.")
     click.echo(sent.name)
+
+
+def _driver_on(address: str, sent: Submission) -> str:
+    """Have a Ray cluster take a submission; who drives the sweep."""
+    with ask.cluster(address) as jobs:
+        job, answer = ask.submit(jobs, sent, ACCEPT_S)
+    if answer is None:
+        note(f"the head is still preparing {sent.name}, for example its data.")
+        return f"job {job}"
+    return ask.output_of(answer) or f"job {job}"
+
+
+def send_stored(
+    address: str,
+    name: str,
+    executor: Executor,
+    notify: str | None,
+    budget: Budget,
+    *,
+    accept_code: bool,
+) -> None:
+    """Have a cluster train a sweep that its storage has."""
+    sent = Submission(name, any_version=True, accept_code=accept_code)
+    send(address, sent, SweepOptions(None, None, None, None), executor, notify, budget)
 
 
 def _require_address(address: str | None) -> str:
@@ -196,6 +217,9 @@ def refuse_relative(folder: str) -> None:
 @collected(place=Place)
 def logs(name: str, follow: bool, place: Place) -> None:
     """Print the log of a sweep's newest job on a cluster."""
+    if place.slurm is not None:
+        slurm.print_log(place.slurm, place.storage, name, follow=follow)
+        return
     address = _require_address(place.address)
     lines = LogLines(lambda line: click.echo(line, nl=False))
     job = ""

@@ -14,7 +14,7 @@ import click
 from search_spaces import catalog
 from search_spaces.space import SearchSpace
 from sweep.api import training
-from sweep.cli.cluster import notify_option, send
+from sweep.cli.cluster import notify_option, send_stored
 from sweep.cli.options import (
     accept_code_option,
     console,
@@ -28,10 +28,9 @@ from sweep.cli.options import (
 )
 from sweep.cli.replications import Replications, confirm_replications, refuse_beside_replications
 from sweep.cli.spaces import estimated, print_cost
-from sweep.cli.sweep_options import Place, SweepOptions, collected
+from sweep.cli.sweep_options import Place, collected
 from sweep.cli.text.done import print_done
 from sweep.cluster import ask
-from sweep.cluster.submission import Submission
 from sweep.confirmation.chosen import (
     Wanted,
     confirmation_name,
@@ -201,9 +200,7 @@ def confirm(
         if dry_run:
             click.echo(answer, nl=False)
         elif answer.strip():  # else its head has printed what is missing
-            sent = Submission(own, any_version=True, accept_code=accept_code)
-            none = SweepOptions(None, None, None, None)
-            send(place.address, sent, none, executor, notify, budget)
+            send_stored(place.address, own, executor, notify, budget, accept_code=accept_code)
         return
     objects = open_store(place.storage)
     budget.refuse_without_gpu(find_sweep(objects, name).space)
@@ -229,7 +226,7 @@ def confirm(
         )
         tuned = _tuned(
             objects, view, wanted, executor, budget,
-            accept_code=accept_code, may_train=not (dry_run or plan_only),
+            accept_code=accept_code, may_train=not (dry_run or plan_only or place.slurm),
         )  # fmt: skip
         if tuned is None:
             return
@@ -247,6 +244,9 @@ def confirm(
         return
     if plan_only:
         click.echo(own)
+        return
+    if place.slurm is not None:
+        send_stored(place.slurm, own, executor, notify, budget, accept_code=accept_code)
         return
     refuse_second_driver(objects, own)
     with redirect_stdout(sys.stderr) if as_json else nullcontext():

@@ -58,7 +58,11 @@ def doctor(
     scope = Scope(mlflow, data if space is None else None, _requirements(space, data, options))
     if scope_json is not None:
         scope = Scope.from_json(json.loads(scope_json))
-    if place.address is not None:
+    if place.slurm is not None:
+        from sweep.doctor import slurm
+
+        checks = slurm.checks(place.slurm, scope)
+    elif place.address is not None:
         if notify is not None:
             raise Misuse(
                 "--notify tests what the driver would do, so it cannot be given with --address: "

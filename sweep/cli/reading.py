@@ -12,6 +12,7 @@ from rich.live import Live
 from rich.markup import escape
 
 from search_spaces import catalog
+from sweep.cli import slurm
 from sweep.cli.options import (
     console,
     given_storage,
@@ -194,6 +195,8 @@ def status(name: str | None, place: ShownSettings, watch: bool, as_json: bool) -
     with ExitStack() as stack:
         live: Live | None = None
         while True:
+            if place.slurm is not None:
+                slurm.root_of(place.slurm)  # what its jobs do now
             if place.address is None:
                 entry = _status_entry(*open_sweep(place.storage, name, "outcomes"))
             else:
@@ -213,6 +216,8 @@ def status(name: str | None, place: ShownSettings, watch: bool, as_json: bool) -
                 else:
                     stack.close()  # the view is replaced by the last status
                     _print_status(now, place)
+                    if place.slurm is not None and now.state == "stopped":
+                        slurm.tell_problem(place.storage, name)
             if not goes_on:
                 return
             try:

@@ -111,6 +111,13 @@ def confirm_replications(request: Replications, *, dry_run: bool, as_json: bool)
     again += ["--accept-code"] * request.accept_code
     if request.executor.where != "local":
         again += ["--where", request.executor.where]
+    if request.place.slurm is not None:
+        raise Misuse(
+            "--replications drives many sweeps one after another, so it runs where they train, "
+            f"got --address {request.place.slurm}. Give it within a job of your own: `sbatch "
+            f"--wrap '{advice.command(*again, storage=request.place.storage)}'`, with the cores "
+            "and GPUs that its arms need."
+        )
     if request.place.address is not None:
         raise Misuse(
             "--replications drives many sweeps one after another, so it runs where they train, "

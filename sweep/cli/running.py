@@ -192,7 +192,7 @@ def resume(
 
     Finished arms are not trained again. Proposals and seeds can only be added.
     """
-    if place.address is not None:
+    if place.cluster is not None:
         if named_here("where") and executor.where != "cluster":
             raise Misuse(
                 f"--where must be cluster with --address, got {executor.where}: leave it out."
@@ -207,7 +207,7 @@ def resume(
             retry_failed=retry_failed,
             accept_code=accept_code,
         )
-        send(place.address, sent, options, executor, notify, budget)
+        send(place.cluster, sent, options, executor, notify, budget)
         return
     require_torch()
     objects = open_store(place.storage)
@@ -264,6 +264,13 @@ def stop(name: str, place: Place) -> None:
     if driver is None and (objects.is_local or driving_jobs.get(None) is not None):
         raise Misuse(f"{name} is not running, so there is nothing to stop.")
     request_stop(objects, name)
+    if place.slurm is not None:
+        from sweep.cli import slurm
+
+        if done := slurm.cancel_waiting(place.slurm, objects, name):
+            again = advice.resume(name, objects.root)
+            click.echo(f"{done} `{again}` continues.")
+            return
     how = (
         f"sent a stop request to {driver}"
         if driver

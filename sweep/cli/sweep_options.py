@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,6 +19,7 @@ from sweep.cli.options import (
     parse_values,
     storage_option,
 )
+from sweep.slurm.slurm_yaml import is_slurm_yaml
 from sweep.study.advice import note
 from sweep.study.opening import parse_seeds
 from trainables.plain import Json
@@ -175,10 +176,29 @@ def collected(**kinds: type[Any]) -> Callable[[Verb], Verb]:
 
 @dataclass(frozen=True)
 class Place:
-    """Location of the sweep that a verb is about."""
+    """Location of the sweep that a verb is about.
+
+    The address of a slurm.yaml is the storage that it names, which this machine sees; Misuse where
+    the file is wrong, or another storage is named beside it.
+    """
 
     storage: str  # below this root
     address: str | None  # on this cluster, below a root there; None: here
+    slurm: str | None = field(default=None, init=False)  # the slurm.yaml that was given
+
+    def __post_init__(self) -> None:
+        if self.address is None or not is_slurm_yaml(self.address):
+            return
+        from sweep.cli.slurm import root_of
+
+        object.__setattr__(self, "slurm", self.address)
+        object.__setattr__(self, "storage", root_of(self.address))
+        object.__setattr__(self, "address", None)
+
+    @property
+    def cluster(self) -> str | None:
+        """Where arms train, as it was given; None: here."""
+        return self.address or self.slurm
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from sweep.cli.reading import newest_first
 from sweep.cli.sweep_options import Place, collected
 from sweep.cluster import ask
 from sweep.errors import AlreadyRunning
+from sweep.slurm.folder import SlurmFolder, waiting_jobs
 from sweep.study import advice
 from sweep.study.advice import note
 from sweep.study.arms import stored_arms
@@ -242,6 +243,11 @@ def _refuse_running(objects: ObjectStore, name: str) -> None:
     if driver is not None:
         stop = advice.command("stop", name, storage=objects.root)
         raise AlreadyRunning(f"{name} is running ({driver}): stop it with `{stop}` first.")
+    if objects.is_local and (waiting := waiting_jobs(SlurmFolder(objects.root, name))):
+        raise AlreadyRunning(
+            f"{name} has job {waiting} on Slurm: stop it with `sweep stop {name} --address "
+            "slurm.yaml` first."
+        )
 
 
 def _claims(objects: ObjectStore, name: str) -> tuple[set[str], set[str], dict[str, str]]:

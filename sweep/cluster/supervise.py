@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -158,11 +158,19 @@ def tell_unused_gpus(
         say(warning)
 
 
-def drive(objects: ObjectStore, sent: Submission, known: str, *, begun_s: float) -> int:
+def drive(
+    objects: ObjectStore,
+    sent: Submission,
+    known: str,
+    *,
+    begun_s: float,
+    on_start: Callable[[subprocess.Popen[bytes]], None] = lambda driver: None,
+) -> int:
     """Run a driver of the stored sweep on this cluster to its end, and return its exit code.
 
     Where a signal ended it, that is 128 + the signal's number, as in a shell. Any request to stop
     but the ``known`` one stops it. A budget's hours count from ``begun_s``, when its job began.
+    ``on_start`` is given the driver.
     """
     resume = ["resume", sent.name, "--where", "cluster", "--storage", objects.root]
     environment = {**_for_driver(os.environ), KNOWN: known, BEGUN: str(begun_s)}
@@ -170,7 +178,9 @@ def drive(objects: ObjectStore, sent: Submission, known: str, *, begun_s: float)
         environment[notifications.VARIABLE] = sent.notify
     resume += ["--accept-code"] * sent.accept_code
     command = [sys.executable, "-m", "sweep.cli", *resume, *sent.options]
-    code = subprocess.run(command, cwd=Path.home(), env=environment).returncode
+    with subprocess.Popen(command, cwd=Path.home(), env=environment) as driver:
+        on_start(driver)
+        code = driver.wait()
     return code if code >= 0 else 128 - code
 
 
@@ -183,19 +193,22 @@ def supervise(
     waits_s: Sequence[float] = DRIVER_WAITS_S,
     look_s: float = STORAGE_LOOK_S,
     on_event: OnEvent = lambda event: None,
+    sigterm_stops: bool = True,
 ) -> int:
     """Run the driver until the sweep has ended; the exit code of the last one.
 
     ``run_driver`` gets the request to stop that is of before, ``known``; None: the one that is
     there now. ``waits_s`` are pauses after a driver's first, second, ... death, ``look_s`` those
     between looks at a storage that is full or away. ``on_event`` hears when the sweep waits for its
-    storage, and when it is left to a person; drivers report all else.
+    storage, and when it is left to a person; drivers report all else. SIGTERM is taken for
+    `sweep stop`, unless ``sigterm_stops`` is false: then the caller handles it.
     """
     known = stop_request(objects, name) if known is None else known
     began_s = time.time()
     seen = Progress(objects, name)
     deaths = starts = 0
-    with _stop_on_sigterm(objects, name) as terminated:
+    none = nullcontext(list[int]())
+    with _stop_on_sigterm(objects, name) if sigterm_stops else none as terminated:
         while True:
             code = run_driver(known)
             starts += 1

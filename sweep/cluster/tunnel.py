@@ -56,7 +56,7 @@ def is_url(address: str) -> bool:
         return False
     raise Misuse(
         "--address must be the URL of a cluster's dashboard, like http://127.0.0.1:8265, or "
-        f"an existing cluster.yaml, got {shown(address)!r}."
+        f"an existing cluster.yaml or slurm.yaml, got {shown(address)!r}."
     )
 
 

@@ -39,6 +39,8 @@ class FixedCapacity:
     machines: Sequence[Machine]
     others_wait = False
     waits_for = ""
+    leaving: Sequence[str] = ()
+    trouble = ""
 
     def places(self, *, wanted: int, live: int, training: int) -> int:
         """The number of workers, whatever is wanted."""
@@ -79,6 +81,16 @@ class ClusterCapacity:
         self._asked_s = self._clock() if arm.slots(self.machines) else -math.inf
 
     @property
+    def leaving(self) -> Sequence[str]:
+        """Machines that take no more arms, by Ray's ids."""
+        return self._cluster.leaving
+
+    @property
+    def trouble(self) -> str:
+        """Why no machine will ever come; empty: one may."""
+        return self._cluster.trouble
+
+    @property
     def others_wait(self) -> bool:
         """True if arms beyond the number of places should end at their next report."""
         return self._shares.others_wait(self.machines)
@@ -117,7 +129,8 @@ class ClusterCapacity:
             )
             what = f"no {hold} an arm, which needs {self._arm}"
             request = f"; {more} places were requested from the cluster" if more else ""
-            self.waits_for = f"a machine: {what}{request}"
+            why = self._cluster.why_waiting
+            self.waits_for = f"a machine: {why or what + request}"
             self._tell(f"{what}; waiting for one", now_s)
 
     def _tell(self, what: str, now_s: float) -> None:

@@ -7,7 +7,7 @@ not part of Ray's public interface: Ray is pinned, and tests run it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import ray
@@ -28,14 +28,22 @@ NAMESPACE = b"descent-sweep"
 class RayCluster:
     """The cluster that this process is attached to; Failure where its head does not answer."""
 
+    leaving: Sequence[str] = ()  # machines that take no more arms, by Ray's ids
+    why_waiting = ""  # what is known of machines that have not come
+    trouble = ""  # why none will ever come; empty: they may
+
     def __init__(self) -> None:
         self._requests: list[PlacementGroup] = []
 
     def machines(self) -> list[Machine]:
-        """The resources of every machine that is there."""
+        """The resources of every machine that is there, and stays."""
+        return [counted(node["Resources"]) for node in self.nodes()]
+
+    def nodes(self) -> list[dict[str, Json]]:
+        """Every machine that is there, in Ray's words."""
         with _head():
             nodes: list[dict[str, Json]] = ray.nodes()  # type: ignore[no-untyped-call]
-        return [counted(node["Resources"]) for node in nodes if node["Alive"]]
+        return [node for node in nodes if node["Alive"]]
 
     def largest(self, arm: ResourceClass) -> list[Machine] | None:
         """Machines that the autoscaler may have at once; None when they are not known."""

@@ -239,7 +239,14 @@ class LiveTrials:
             training=round(sum(self._weight(assigned.kind) for assigned in training)),
         )
         self.coordinator.waits_for = self._capacity.waits_for
+        if self._capacity.trouble:
+            self.coordinator.stop_on_trouble(self._capacity.trouble, "no machine comes")
         return places
+
+    @property
+    def leaving(self) -> Sequence[str]:
+        """Machines that take no more arms, by Ray's ids."""
+        return self._capacity.leaving
 
     def _used(self) -> float:
         return sum(self._weight(h.kind) for h in self.assigned.values() if not h.is_leaving)

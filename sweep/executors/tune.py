@@ -30,6 +30,7 @@ from sweep.executors.fair_share import Shares
 from sweep.executors.ray_cluster import RayCluster
 from sweep.executors.ray_session import attached_ray, local_ray
 from sweep.executors.resources import ResourceClasses
+from sweep.executors.slurm_cluster import own_cluster
 from sweep.executors.stalls import Stalls
 from sweep.executors.trials import LiveTrials
 from sweep.run.coordinator import Coordinator
@@ -81,7 +82,7 @@ def train_on_cluster(
     """
     classes = ResourceClasses(coordinator.definition, coordinator.runs.record, processes=processes)
     with attached_ray() as scratch:
-        cluster = RayCluster()
+        cluster = own_cluster()
         driver, sweep = coordinator.runs.driver, coordinator.definition.name
         shares = Shares(cluster, driver, sweep, classes.standard, since_s=time.time())
         capacity = ClusterCapacity(cluster, shares, classes.standard, most=workers)
@@ -209,7 +210,7 @@ class _PlanSearcher(_WithoutState, Searcher):
             bundle=assigned.kind.bundle,
             processes=assigned.kind.processes,
             tolerance=self._coordinator.definition.space.tolerance,
-            avoid=_without(self._live.lost_gpus),
+            avoid=[*_without(self._live.lost_gpus), *self._live.leaving],
             codes=self._coordinator.codes.required_codes([arm.config for arm in assigned.arms]),
         ).to_tune()
 
@@ -325,9 +326,11 @@ class _Scheduler(_WithoutState, FIFOScheduler):
             for ended in _let_go_of_ended(tune_controller):
                 self._failures_before.pop(ended, None)
                 self._failures_told.pop(ended, None)
-            if not _without(self._live.lost_gpus):
+            lost = self._live.lost_gpus
+            if lost and not _without(lost):
                 for one in live:  # it would wait for a machine that is no more: handed out again
-                    if one.status == Trial.PENDING and TrialOrder.from_tune(one.config).avoid:
+                    avoid = TrialOrder.from_tune(one.config).avoid
+                    if one.status == Trial.PENDING and lost.intersection(avoid):
                         _withdraw(tune_controller, one)
         waiting = {t.trial_id: t for t in live if t.status == Trial.PENDING}
         for trial_id, one in list(waiting.items()):

@@ -18,6 +18,8 @@ ADDRESS = "SWEEP_ADDRESS"
 # Of a job on a cluster's head: the options by which who asked for it names the cluster, and a root
 # there that is not the cluster's own.
 ASKED_FROM = "SWEEP_ASKED_FROM"
+# Set where whoever asks sees the storage as this process does: commands need no way to a head.
+SEES_STORAGE = "SWEEP_ASKER_SEES_STORAGE"
 BY_ADDRESS = (
     "best",
     "confirm",
@@ -49,7 +51,7 @@ def command(*words: str, storage: str | None = None, address: str | None = None)
         bool(os.environ.get(STORAGE)) or storage != str(Path(DEFAULT_STORAGE).resolve())
     )
     line = shlex.join([program(), *words, *(["--storage", str(storage)] if elsewhere else [])])
-    if client_options:
+    if client_options and not os.environ.get(SEES_STORAGE):
         cluster = shlex.split(client_options)[1]
         return line if "://" in cluster else shlex.join(["ray", "exec", cluster, line])
     # Another shell may have it; this one does, and would send the command elsewhere.

@@ -12,6 +12,7 @@ share the folder: orders are files, and each is executed once, by whoever comes 
     met-<pid>                       who came: its node, and which GPUs it sees
     full                            while it exists, nothing can be written
     rest                            seconds that a process rests after each report
+    finals                          the arms that came to their ends, each as often as it did
     worker-<pid>                    a process that trains
 """
 
@@ -81,6 +82,8 @@ def moved(name):
         kinds = [kind_of(target)]
         if kinds == ["record"] and b'"status": "running"' not in Path(source).read_bytes():
             kinds.append("final")
+            with open(FOLDER / "finals", "a") as finals:
+                finals.write(Path(target).parent.name + "\\n")
         for kind in kinds:
             die_if_ordered(kind, target, "before")
         real[name](source, target, **options)
@@ -162,6 +165,11 @@ class Faults:
         new = self.folder / "rest.new"
         new.write_text(str(seconds))
         new.replace(self.folder / "rest")
+
+    def finals(self) -> list[str]:
+        """Signatures of the arms that came to their ends, each as often as it did."""
+        file = self.folder / "finals"
+        return file.read_text().split() if file.exists() else []
 
     def workers(self) -> list[int]:
         """Process ids that have trained and are alive."""

@@ -36,6 +36,8 @@ class FakeCluster:
     def __init__(self, machines: list[Machine], largest: list[Machine] | None = None) -> None:
         self.there, self.most, self.asked = machines, largest, 0
         self.is_away = False
+        self.why_waiting = self.trouble = ""
+        self.leaving: list[str] = []
 
     def machines(self) -> list[Machine]:
         if self.is_away:
@@ -228,8 +230,11 @@ def test_what_keeps_arms_from_being_trained_is_said_until_it_ends() -> None:
     cluster.is_away = True
     places(capacity, clock, at=LOOK_EVERY_S)
     assert capacity.waits_for == "the cluster's head: the head does not answer"
-    cluster.is_away, cluster.there = False, [HEAD, NODE]
+    cluster.is_away, cluster.why_waiting = False, "worker job 7 is pending (Resources)"
     places(capacity, clock, at=2 * LOOK_EVERY_S)
+    assert capacity.waits_for == "a machine: worker job 7 is pending (Resources)"
+    cluster.there = [HEAD, NODE]
+    places(capacity, clock, at=3 * LOOK_EVERY_S)
     assert capacity.waits_for == ""
 
 

@@ -40,7 +40,8 @@ class Capacity:
     def __init__(self, count: int, machines: Sequence[Machine] = ({"CPU": 8.0},)) -> None:
         self.count, self.machines, self.others_wait = count, machines, False
         self.asked: dict[str, int] = {}
-        self.waits_for = ""
+        self.waits_for = self.trouble = ""
+        self.leaving: list[str] = []
 
     def places(self, **asked: int) -> int:
         self.asked = asked
@@ -402,6 +403,26 @@ def test_arms_are_kept_from_a_lost_gpu_while_another_machine_has_one(
     assert last is not None
     assert TrialOrder.from_tune(last) == first
     assert not live.coordinator.problems
+
+
+def test_arms_are_kept_from_machines_that_are_about_to_go(objects: ObjectStore) -> None:
+    work = Work(objects, Capacity(2))
+    searcher, controller = _PlanSearcher(work.live), Controller()
+    work.capacity.leaving = ["b"]
+    suggested = searcher.suggest("t0")
+    assert suggested is not None
+    assert TrialOrder.from_tune(suggested).avoid == ["b"]
+    controller.live = [waiting("t0", suggested)]
+    assert _Scheduler(work.live).choose_trial_to_run(controller) is controller.live[0]
+    assert controller.stopped == []  # it waits for another machine, which may come
+
+
+def test_a_sweep_ends_where_no_machine_will_ever_come(objects: ObjectStore) -> None:
+    work = Work(objects, Capacity(2))
+    work.capacity.trouble = "3 worker jobs in a row ended before they joined"
+    _PlanSearcher(work.live).suggest("t0")
+    assert work.coordinator.stopping
+    assert work.coordinator.problems == [work.capacity.trouble]
 
 
 def test_a_trial_that_holds_a_lost_gpu_ends_where_arms_can_go_to_another_machine(

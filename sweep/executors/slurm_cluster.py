@@ -1,0 +1,111 @@
+"""The Ray cluster of one sweep on Slurm: it grows by worker jobs, one at a time as they begin."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from dataclasses import replace
+
+from sweep.executors.autoscaling import counted
+from sweep.executors.ray_cluster import RayCluster
+from sweep.executors.resources import Machine, ResourceClass
+from sweep.slurm import queue, scripts
+from sweep.slurm.folder import KnownJob, SlurmFolder, settings_of, trouble
+from sweep.slurm.queue import Listing
+from sweep.slurm.ray_node import LABEL
+from trainables.errors import Failure, Misuse
+
+VARIABLE = "SWEEP_SLURM"  # of a driver that a head job starts: STORAGE and SWEEP, each a line
+SUBMIT_AGAIN_S = 60.0  # after Slurm did not take a job
+
+
+def own_cluster() -> RayCluster:
+    """The cluster of the sweep that this process drives: on Slurm its own, else one of Ray's."""
+    given = os.environ.get(VARIABLE)
+    return RayCluster() if given is None else SlurmCluster(SlurmFolder(*given.split("\n")))
+
+
+class SlurmCluster(RayCluster):
+    """The cluster, as jobs come and go."""
+
+    def __init__(self, folder: SlurmFolder) -> None:
+        super().__init__()
+        self._folder, self._since_s = folder, time.time()
+        self._given = settings_of(folder.about())
+        self._listed: Listing | None = None
+        self._pending: list[KnownJob] = []  # worker jobs that have not joined
+        self._living: list[KnownJob] = []  # these, and those that train
+        self._wait_until_s, self._refused = 0.0, ""
+
+    def machines(self) -> list[Machine]:
+        """The resources of every machine that is there, and stays."""
+        nodes = self.nodes()
+        joined = {str(node["Labels"].get(LABEL, "")): node for node in nodes}
+        for known in self._folder.jobs("worker"):
+            if known.name in joined and not known.has_joined:
+                self._folder.mark(known.name, "joined")
+        self._look(set(joined))
+        going = {known.name for known in self._living if known.is_leaving}
+        self.leaving = [str(n["NodeID"]) for n in nodes if n["Labels"].get(LABEL) in going]
+        return [counted(n["Resources"]) for n in nodes if str(n["NodeID"]) not in self.leaving]
+
+    def _look(self, joined: set[str]) -> None:
+        self._listed = queue.listing(self._given.poll_s)
+        self._folder.settle(self._listed)
+        jobs = self._folder.jobs("worker")
+        self._living = [known for known in jobs if not known.is_over]
+        self._pending = [known for known in self._living if known.name not in joined]
+        self.why_waiting = self._why()
+        self.trouble = trouble(self._folder, self._since_s)
+
+    def largest(self, arm: ResourceClass) -> list[Machine] | None:
+        """The machines of as many jobs as there may be at a time."""
+        shape = self._given.worker
+        return [shape.machine] * (shape.nodes * shape.most)
+
+    def waiting(self) -> int:
+        """Count the places of jobs that have not joined yet."""
+        return sum(not known.is_leaving for known in self._pending)
+
+    def ask(self, arm: ResourceClass, count: int) -> None:
+        """Have so many jobs wait that they hold ``count`` arms of this class."""
+        shape = self._given.worker
+        process = replace(arm, processes=1)
+        each = max(1, process.slots([shape.machine] * shape.nodes))
+        needed = math.ceil(count * arm.processes / each)
+        coming = [known for known in self._pending if not known.is_leaving]
+        not_begun = [known for known in coming if not known.has_begun]
+        if len(coming) > needed:
+            # The newest: the others have waited longest.
+            self._folder.cancel(not_begun[-(len(coming) - needed) :] if not_begun else ())
+            return
+        room = shape.most - sum(not known.is_leaving for known in self._living)
+        if time.monotonic() < self._wait_until_s or self.trouble:
+            return
+        for _ in range(min(needed - len(coming), room)):
+            try:
+                _, lost = scripts.submit(self._folder, self._given, "worker")
+            except (Misuse, Failure) as error:
+                lost = error
+            if lost is not None:
+                self._refused = str(lost)
+                self._wait_until_s = time.monotonic() + SUBMIT_AGAIN_S
+                return
+            self._refused = ""
+
+    def _why(self) -> str:
+        """What is known of jobs that have not come, in one line."""
+        listed = {} if self._listed is None else {job.id: job for job in self._listed.jobs}
+        reasons = [
+            f"worker job {known.id} is {job}"
+            for known in self._pending
+            if not known.has_begun and (job := listed.get(known.id)) is not None
+        ]
+        waiting = [known.id or known.name for known in self._pending]
+        if reasons:
+            more = len(waiting) - 1
+            return reasons[0] + (f", and {more} more wait" if more else "")
+        if waiting:
+            return f"worker job {waiting[0]} is to join"
+        return self._refused

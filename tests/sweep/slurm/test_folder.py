@@ -1,0 +1,188 @@
+"""A sweep's jobs as files: who begins, who is given up, and how jobs ended."""
+
+from __future__ import annotations
+
+import json
+import stat
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sweep.slurm import folder as slurm_folder
+from sweep.slurm.folder import (
+    CLOCKS_S,
+    LATE_S,
+    Head,
+    SlurmFolder,
+    SubmittedJob,
+    failures_to_join,
+    trouble,
+)
+from sweep.slurm.queue import Listing, QueuedJob
+from tests.support.servers.slurm_programs import SlurmPrograms
+from trainables.errors import StoreError
+
+NOTHING = ()
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SlurmPrograms:
+    return SlurmPrograms(tmp_path / "programs", monkeypatch)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> SlurmFolder:
+    there = SlurmFolder(str(tmp_path), "tiny")
+    there.begin({"slurm": {"storage": str(tmp_path)}, "submission": {"name": "tiny"}, "known": ""})
+    return there
+
+
+def listed(*jobs: SubmittedJob, later_s: float = 2 * LATE_S) -> Listing:
+    queued = tuple(QueuedJob(job.id or "77", job.name, "PENDING", "Priority") for job in jobs)
+    return Listing(time.time() + later_s, queued)
+
+
+def only(folder: SlurmFolder) -> slurm_folder.KnownJob:
+    (known,) = folder.jobs()
+    return known
+
+
+def test_a_job_begins_once_and_not_after_it_was_given_up(folder: SlurmFolder) -> None:
+    one, two = folder.intend("worker"), folder.intend("worker")
+    assert folder.claim(one.name, "7", "node1")
+    assert not folder.claim(one.name, "7", "node1")  # its script, run a second time
+    assert not folder.withdraw(one.name)
+    assert folder.withdraw(two.name)
+    assert not folder.claim(two.name, "8", "node1")
+    assert [known.has_begun for known in folder.jobs()] == [True, False]
+    assert [known.is_over for known in folder.jobs()] == [False, True]
+
+
+def test_jobs_of_an_earlier_submission_begin_no_more(folder: SlurmFolder) -> None:
+    job = folder.intend("worker")
+    folder.begin(folder.about())
+    assert not folder.claim(job.name, "7", "node1")
+    assert not folder.knows(job.name)
+
+
+def test_a_job_whose_answer_was_lost_is_known_by_its_name(folder: SlurmFolder) -> None:
+    job = folder.intend("head")
+    folder.settle(listed(job))
+    assert only(folder).id == "77"
+
+
+def test_a_submission_that_nobody_knows_of_is_given_up_after_a_while(folder: SlurmFolder) -> None:
+    folder.intend("head")
+    folder.settle(listed(later_s=LATE_S / 2))
+    assert not only(folder).is_over
+    folder.settle(listed())
+    assert only(folder).is_over
+
+
+@pytest.mark.parametrize("later_s", [-1.0, CLOCKS_S / 2])
+def test_a_list_from_before_a_submission_says_nothing_of_it(
+    folder: SlurmFolder, programs: SlurmPrograms, later_s: float
+) -> None:
+    folder.submitted(folder.intend("worker"), "7")
+    folder.settle(listed(later_s=later_s))
+    folder.settle(None)
+    assert not only(folder).is_over
+
+
+@pytest.mark.parametrize(
+    ("state", "words", "is_good"),
+    [
+        ("OUT_OF_MEMORY", "job 7 was killed for memory on node1: raise worker.memory", False),
+        ("NODE_FAIL", "job 7: its node was lost on node1", False),
+        ("PREEMPTED", "job 7 was preempted on node1", False),
+        ("TIMEOUT", "job 7 came to its time limit on node1", False),
+        ("CANCELLED", "job 7 was cancelled on node1", False),
+        ("COMPLETED", "job 7 ended on node1 as COMPLETED", True),
+        ("FAILED", "job 7 ended on node1 as FAILED", False),
+    ],
+)
+def test_a_job_that_ended_without_a_word_has_slurms(
+    folder: SlurmFolder, programs: SlurmPrograms, state: str, words: str, is_good: bool
+) -> None:
+    job = folder.submitted(folder.intend("worker"), "7")
+    folder.claim(job.name, "7", "node1")
+    programs.end("7", state)
+    folder.settle(listed())
+    end = only(folder).end
+    assert end is not None
+    assert words in end.why
+    assert end.is_good is is_good
+
+
+def test_its_own_word_is_the_one_that_counts(folder: SlurmFolder) -> None:
+    job = folder.submitted(folder.intend("worker"), "7")
+    folder.claim(job.name, "7", "node1")
+    folder.ended(job.name, "left", is_good=True)
+    folder.ended(job.name, "was lost", is_good=False)
+    end = only(folder).end
+    assert end is not None
+    assert end.why == "left"
+
+
+def test_secrets_are_for_this_user_alone(folder: SlurmFolder) -> None:
+    for file in (folder.token, folder.path / "sweep.json"):
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    first = folder.token.read_text()
+    folder.begin(folder.about())
+    assert folder.token.read_text() != first
+    assert len(first) == 64
+
+
+def test_a_new_submission_forgets_how_the_last_one_ended(folder: SlurmFolder) -> None:
+    folder.put_head(Head("a", "job", "7", "node1"))
+    folder.end_all("it was stopped", is_good=True)
+    assert folder.over() is not None
+    folder.begin(folder.about())
+    assert (folder.over(), folder.head(), folder.jobs()) == (None, None, [])
+
+
+def test_three_jobs_that_never_joined_are_told_of_with_their_log(folder: SlurmFolder) -> None:
+    for number in range(3):
+        job = folder.submitted(folder.intend("worker"), str(number))
+        assert trouble(folder, 0.0) == ""
+        (folder.logs / f"{job.name}.log").write_text("one\nmodule: unknown module cuda/99\n")
+        folder.ended(job.name, f"job {number} ended as FAILED", is_good=False)
+    said = trouble(folder, 0.0)
+    assert "3 worker jobs in a row ended before they joined: job 2 ended as FAILED" in said
+    assert said.endswith("one\nmodule: unknown module cuda/99")
+    assert trouble(folder, time.time() + 1) == ""  # since then none
+    joined = folder.submitted(folder.intend("worker"), "8")
+    folder.mark(joined.name, "joined")
+    assert failures_to_join(folder, "worker") == []
+
+
+def test_a_folder_that_cannot_be_read_is_no_empty_one(folder: SlurmFolder) -> None:
+    jobs = folder.path / "jobs"
+    jobs.rename(folder.path / "away")
+    assert folder.jobs() == []
+    jobs.write_text("")  # as a file server in trouble answers: not a folder
+    with pytest.raises(StoreError, match="jobs cannot be read"):
+        folder.jobs()
+
+
+def test_cancelled_jobs_leave_the_queue_and_never_begin(
+    folder: SlurmFolder, programs: SlurmPrograms
+) -> None:
+    job = folder.submitted(folder.intend("worker"), "7")
+    lost = folder.intend("worker")
+    folder.cancel(folder.jobs())
+    assert programs.cancelled() == ["7"]
+    assert not folder.claim(job.name, "7", "node1")
+    assert not folder.claim(lost.name, "8", "node1")
+
+
+def test_half_written_files_are_passed_over(folder: SlurmFolder) -> None:
+    job = folder.intend("worker")
+    (folder.path / "jobs" / f"{job.name}.claim.json").write_text('{"has_be')
+    (folder.path / "head.json").write_text("")
+    assert only(folder).claim is None
+    assert folder.head() is None
+    plain = json.loads((folder.path / "jobs" / f"{job.name}.job.json").read_text())
+    assert SubmittedJob.from_json(plain) == replace(job)
