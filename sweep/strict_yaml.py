@@ -1,4 +1,4 @@
-"""Strict reading of a YAML file: what is wrong with it is named, without words of the file."""
+"""Strict reading of YAML files, whose mistakes are named without their words."""
 
 from __future__ import annotations
 

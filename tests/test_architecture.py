@@ -41,6 +41,7 @@ OWNERS = {
         "sweep/executors/tune.py",
         "sweep/executors/ray_cluster.py",
         "sweep/executors/ray_session.py",
+        "sweep/slurm/ray_node.py",
         "sweep/cluster/jobs.py",
         "sweep/cluster/route.py",
     ),

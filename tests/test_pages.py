@@ -42,6 +42,7 @@ NOT_RUN = {
     "kubectl": "cluster",
     "ssh-keygen": "cluster",
     "sudo": "cluster",
+    "nano": "an editor",
     "(umask": "cluster",
 }
 # Verbs keep the help option that they are first asked for: it must be the program's.

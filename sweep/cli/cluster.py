@@ -12,7 +12,6 @@ import click
 
 from search_spaces import catalog
 from search_spaces.space import SearchSpace
-from sweep.cli import slurm
 from sweep.cli.options import (
     accept_code_option,
     address_option,
@@ -22,14 +21,16 @@ from sweep.cli.options import (
     storage_option,
 )
 from sweep.cli.sweep_options import Place, SweepOptions, SweepRequest, collected
-from sweep.cluster import ask
+from sweep.cluster import ask, slurm_submit
 from sweep.cluster.submission import ANSWER, Submission
 from sweep.executors.executor import Executor, Where
 from sweep.run import notifications
 from sweep.run.budget import NO_LIMIT, Budget
-from sweep.slurm.slurm_yaml import is_slurm_yaml
+from sweep.slurm.folder import SlurmFolder
+from sweep.slurm.slurm_yaml import is_slurm_yaml, read
 from sweep.study import advice
 from sweep.study.advice import ADDRESS, note
+from sweep.study.opening import find_sweep, open_store
 from sweep.study.registration import refuse_confirmation
 from sweep.study.requirements import refuse_keys
 from sweep.tracking.address import tracking_uri
@@ -39,8 +40,10 @@ from trainables.fetching.remote_folders import is_address
 
 if TYPE_CHECKING:
     from sweep.cluster.jobs import Jobs
+    from trainables.records.objects import ObjectStore
 
 ACCEPT_S = 120.0  # for the head to accept a submission, which may take decoding data
+FOLLOW_S = 1.0  # between two looks at a log that lies on this machine's disks
 RECONNECT_S = (1.0, 5.0, 30.0, 60.0)  # before each new try of `logs -f` to connect
 
 
@@ -88,7 +91,9 @@ def submit(
     definition again attaches to it; a different one under an existing name is refused.
     """
     address = _require_address(address)
-    there = slurm.store_of(address) if is_slurm_yaml(address) else None
+    there = None
+    if is_slurm_yaml(address):
+        there = open_store(slurm_submit.enter(address, given_storage()))
     named_space, definition, named_fields = request.definition(there)
     refuse_confirmation(named_space)
     budget.refuse_without_gpu(definition.space)
@@ -121,7 +126,10 @@ def send(
         notify=_notification_target(notify),
         options=(*_driver_options(options, executor), *budget.options),
     )
-    driver = slurm.submit(address, sent) if is_slurm_yaml(address) else _driver_on(address, sent)
+    if is_slurm_yaml(address):
+        driver = slurm_submit.submit(address, sent, note)
+    else:
+        driver = _driver_on(address, sent)
     status, logs = (
         advice.command(*words, storage=sent.storage, address=address)
         for words in (("status", sent.name), ("logs", sent.name, "-f"))
@@ -157,8 +165,8 @@ def send_stored(
 def _require_address(address: str | None) -> str:
     if address is None:
         raise Misuse(
-            "no cluster is named: give --address the URL of its dashboard or its cluster.yaml, or "
-            f"set {ADDRESS}. `sweep run` trains here."
+            "no cluster is named: give --address the URL of its dashboard, its cluster.yaml or a "
+            f"slurm.yaml, or set {ADDRESS}. `sweep run` trains here."
         )
     return address
 
@@ -218,7 +226,7 @@ def refuse_relative(folder: str) -> None:
 def logs(name: str, follow: bool, place: Place) -> None:
     """Print the log of a sweep's newest job on a cluster."""
     if place.slurm is not None:
-        slurm.print_log(place.slurm, place.storage, name, follow=follow)
+        _print_head_log(place.slurm, open_store(place.storage), name, follow=follow)
         return
     address = _require_address(place.address)
     lines = LogLines(lambda line: click.echo(line, nl=False))
@@ -252,6 +260,31 @@ def _newest_job(jobs: Jobs, name: str, storage: str | None) -> str:
         known = {job.sweep for job in jobs.drivers()}
         raise UnknownName.among("sweep among the cluster's jobs:", name, known)
     return ids[0]
+
+
+def _print_head_log(file: str, objects: ObjectStore, name: str, *, follow: bool) -> None:
+    """Print the log of a sweep's head jobs on Slurm; follow it until none is left to write it."""
+    find_sweep(objects, name)
+    folder, given = SlurmFolder(objects.root, name), read(file)
+    if not folder.path.exists():
+        raise Misuse(f"{name} was not submitted to Slurm: it has no job whose log could be shown.")
+    log, heads = folder.head_log, slurm_submit.living_heads(folder, given)
+    if not log.exists() or not log.stat().st_size:
+        job = f": job {slurm_submit.job_in_words(heads[0], given)}" if heads else ""
+        note(f"no head job of {name} has written to its log yet{job}.")
+    position, next_look_s, goes_on = 0, time.monotonic(), True
+    while True:
+        if log.exists():
+            with log.open("rb") as lines:
+                lines.seek(position)
+                click.echo((new := lines.read()).decode(errors="replace"), nl=False)
+                position += len(new)
+        if not (follow and goes_on):
+            return
+        if time.monotonic() >= next_look_s:
+            next_look_s = time.monotonic() + given.poll_s
+            goes_on = bool(slurm_submit.living_heads(folder, given))
+        time.sleep(FOLLOW_S if goes_on else 0.0)
 
 
 class LogLines:

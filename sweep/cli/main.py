@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from sweep.study.advice import ADDRESS, BY_ADDRESS, command
+from sweep.study.advice import ADDRESS, ASKED_FROM, BY_ADDRESS, command
 from trainables.errors import SweepError
 
 # The module of each verb, and its line in `sweep --help`, which loads none of them.
@@ -134,6 +134,7 @@ def _sent_away(verb: str, words: Sequence[str]) -> str:
     sent = f" {ADDRESS}={shown(cluster)} sent `sweep {verb}` to that cluster"
     if verb in ("submit", "logs"):
         return f"{sent}."
+    os.environ.pop(ASKED_FROM, None)  # of a slurm.yaml: the next command is not to be sent there
     masked = [shown(word) if "://" in word else word for word in words]  # it may hold a key
     return f"{sent}; `{command(verb, *masked)}` is about this machine."
 

@@ -16,6 +16,7 @@ from click.shell_completion import CompletionItem
 from rich.console import Console
 
 from search_spaces import catalog
+from sweep.slurm.slurm_yaml import is_slurm_yaml
 from sweep.study import advice
 from sweep.study.advice import ADDRESS, DEFAULT_STORAGE, STORAGE, note
 from sweep.study.opening import named_place, open_store, refuse_key
@@ -109,7 +110,7 @@ address_option: Callable[[Verb], Verb] = click.option(
     "--address",
     metavar="URL|YAML",
     envvar=ADDRESS,
-    help="Cluster to ask: the URL of its dashboard, or its cluster.yaml. Default: "
+    help="Cluster to ask: the URL of its dashboard, its cluster.yaml, or a slurm.yaml. Default: "
     "$SWEEP_ADDRESS, else this machine.",
 )
 json_option: Callable[[Verb], Verb] = click.option(
@@ -233,7 +234,10 @@ def print_json(value: Json) -> None:
 
 def tell_that_it_is_here(instead: str) -> None:
     """Note that this verb stays on this machine, where SWEEP_ADDRESS sends others to a cluster."""
-    if os.environ.get(ADDRESS):
+    address = os.environ.get(ADDRESS)
+    if address and is_slurm_yaml(address):
+        instead = f"for sweeps on Slurm give it the --storage that {address} names."
+    if address and not (named_here("storage") and is_slurm_yaml(address)):
         verb = click.get_current_context().info_name
         note(f"{ADDRESS} is set, but `sweep {verb}` is about this machine; {instead}")
 

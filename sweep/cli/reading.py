@@ -12,7 +12,6 @@ from rich.live import Live
 from rich.markup import escape
 
 from search_spaces import catalog
-from sweep.cli import slurm
 from sweep.cli.options import (
     console,
     given_storage,
@@ -93,12 +92,12 @@ def list_(place: Place, as_json: bool) -> None:
 
 def _no_sweeps_text(place: Place) -> str:
     """Message that there are no sweeps here, and how to start one."""
-    if place.address is None:
+    if place.cluster is None:
         root = open_store(place.storage).root
         first = advice.command("run", "quickstart", storage=root)
         return f"no sweeps below {root}. Start one with `{first}`."
-    first = advice.command("submit", "quickstart", storage=given_storage(), address=place.address)
-    return f"no sweeps on the cluster at {place.address}. Start one with `{first}`."
+    first = advice.command("submit", "quickstart", storage=given_storage(), address=place.cluster)
+    return f"no sweeps on the cluster at {place.cluster}. Start one with `{first}`."
 
 
 def name_or_newest(name: str | None, place: Place) -> str:
@@ -196,7 +195,9 @@ def status(name: str | None, place: ShownSettings, watch: bool, as_json: bool) -
         live: Live | None = None
         while True:
             if place.slurm is not None:
-                slurm.root_of(place.slurm)  # what its jobs do now
+                from sweep.cluster import slurm_submit
+
+                slurm_submit.enter(place.slurm)  # what its jobs do now
             if place.address is None:
                 entry = _status_entry(*open_sweep(place.storage, name, "outcomes"))
             else:
@@ -217,7 +218,7 @@ def status(name: str | None, place: ShownSettings, watch: bool, as_json: bool) -
                     stack.close()  # the view is replaced by the last status
                     _print_status(now, place)
                     if place.slurm is not None and now.state == "stopped":
-                        slurm.tell_problem(place.storage, name)
+                        slurm_submit.tell_problem(place.storage, name)
             if not goes_on:
                 return
             try:

@@ -265,9 +265,9 @@ def stop(name: str, place: Place) -> None:
         raise Misuse(f"{name} is not running, so there is nothing to stop.")
     request_stop(objects, name)
     if place.slurm is not None:
-        from sweep.cli import slurm
+        from sweep.cluster.slurm_submit import cancel_waiting
 
-        if done := slurm.cancel_waiting(place.slurm, objects, name):
+        if done := cancel_waiting(place.slurm, objects, name):
             again = advice.resume(name, objects.root)
             click.echo(f"{done} `{again}` continues.")
             return

@@ -15,11 +15,11 @@ from search_spaces.start_points import EVERY, Start, parse_point, with_start_poi
 from sweep.cli.options import (
     address_option,
     complete_spaces,
+    given_storage,
     only_option,
     parse_values,
     storage_option,
 )
-from sweep.slurm.slurm_yaml import is_slurm_yaml
 from sweep.study.advice import note
 from sweep.study.opening import parse_seeds
 from trainables.plain import Json
@@ -187,12 +187,16 @@ class Place:
     slurm: str | None = field(default=None, init=False)  # the slurm.yaml that was given
 
     def __post_init__(self) -> None:
-        if self.address is None or not is_slurm_yaml(self.address):
+        if self.address is None or not self.address.endswith((".yaml", ".yml")):
             return
-        from sweep.cli.slurm import root_of
+        from sweep.slurm.slurm_yaml import is_slurm_yaml  # yaml, too
+
+        if not is_slurm_yaml(self.address):
+            return
+        from sweep.cluster.slurm_submit import enter  # numpy and pyarrow
 
         object.__setattr__(self, "slurm", self.address)
-        object.__setattr__(self, "storage", root_of(self.address))
+        object.__setattr__(self, "storage", enter(self.address, given_storage()))
         object.__setattr__(self, "address", None)
 
     @property

@@ -1,4 +1,4 @@
-"""The head job of a sweep on Slurm: it drives the sweep, and comes back after its time limit.
+"""Head job on Slurm, which drives a sweep and comes back after its limit.
 
 Started by a batch script as ``python -m sweep.cluster.slurm_head STORAGE SWEEP JOB``. Its successor
 is in the queue from the beginning, to start once this job has ended, however that came. Two never
@@ -18,6 +18,7 @@ import time
 import traceback
 import uuid
 from contextlib import suppress
+from pathlib import Path
 from types import FrameType
 
 from sweep.cluster.submission import Submission
@@ -25,15 +26,15 @@ from sweep.cluster.supervise import drive, supervise
 from sweep.executors.slurm_cluster import VARIABLE
 from sweep.run import notifications
 from sweep.run.signals import stop_request
-from sweep.slurm import queue, scripts
+from sweep.slurm import scripts
 from sweep.slurm.folder import (
     JOIN_FAILURES,
-    Head,
     SlurmFolder,
     failures_to_join,
     settings_of,
     trouble,
 )
+from sweep.slurm.jobs import Head
 from sweep.slurm.ray_node import RayNode, head_node, own_address, scratch_folder, secret
 from sweep.study import advice
 from sweep.study.advice import ASKED_FROM, SEES_STORAGE
@@ -44,6 +45,7 @@ from trainables.errors import Failure, Misuse, SweepError
 LOOK_S = 1.0
 TOLD_EVERY_S = 60.0
 END_S = 30.0  # of the time to leave: for a driver whose arms have not reported, and for its end
+SUCCESSOR_EVERY_S = 60.0  # between two looks whether it is in the queue still
 WORKERS_END_S = 20.0  # that worker jobs get to end by themselves
 
 
@@ -74,6 +76,10 @@ class _Leave(Exception):
     """The job is to end, and the sweep is not over."""
 
 
+class _NoWorkers(Failure):
+    """No worker job comes, and none will."""
+
+
 class _HeadJob:
     def __init__(self, folder: SlurmFolder, name: str, job: str) -> None:
         self._folder, self._name, self._job = folder, name, job
@@ -85,6 +91,7 @@ class _HeadJob:
         self._known: str = about["known"]
         self._head = Head(uuid.uuid4().hex, name, job, socket.gethostname())
         self._ray: RayNode | None = None
+        self._has_lost_ray = False
         self._driver: subprocess.Popen[bytes] | None = None
         self._leaves = ""  # why this job ends and the sweep does not
         self._end_driver_at = 0.0
@@ -111,7 +118,7 @@ class _HeadJob:
             raise Failure(why)
         self._submit_successor()
         self._submit_first_worker()
-        log = self._folder.logs / f"{self._name}.ray.log"
+        log = self._folder.logs / f"head-{self._job}.ray.log"
         self._folder.put_head(self._head)  # an earlier head, whose node was declared dead, ends
         try:
             self._wait_for_lock()
@@ -127,19 +134,25 @@ class _HeadJob:
                 if self._is_replaced():
                     raise _Leave
                 self._folder.put_head(self._head)
-                self._folder.mark(self._name, "joined")
                 code = self._drive()
         except _Leave:
-            if not self._is_replaced():
-                self._submit_successor()
-            return self._leaves or "another head drives the sweep now"
+            if self._is_replaced():
+                return "another head drives the sweep now, or it was deleted"
+            self._submit_successor()
+            if self._has_lost_ray:
+                raise Failure(self._leaves) from None
+            return self._leaves
+        except _NoWorkers as error:
+            self._folder.end_all(str(error), is_good=False)
+            self._end_jobs()
+            raise
         why, is_good = self._end_of(code)
         self._folder.end_all(why, is_good=is_good)
         self._end_jobs()
         return why
 
     def _end_of(self, code: int) -> tuple[str, bool]:
-        """What an exit code of the driver means, in words, and whether it is as it should be."""
+        """The meaning of a driver's exit code in words, and True where all is well."""
         if code == 0:
             return "the sweep is finished", True
         if stop_request(open_store(self._folder.storage), self._sent.name) not in ("", self._known):
@@ -152,33 +165,32 @@ class _HeadJob:
         objects, sent = open_store(self._folder.storage), self._sent
         target = sent.notify or os.environ.get(notifications.VARIABLE)
         resume = advice.resume(sent.name, objects.root)
-        heads = [one.claim.at_s for one in self._folder.jobs("head") if one.claim]
+        heads = [one.claim.at_s for one in self._folder.jobs("head") if one.has_begun and one.claim]
         begun_s = min(heads, default=self._began_s)
 
         def run_driver(known: str) -> int:
             if self._leaves:
                 raise _Leave
-            code = drive(objects, sent, known, begun_s=begun_s, on_start=self._take_driver)
-            if self._leaves:
+            code = drive(
+                objects, sent, known,
+                begun_s=begun_s, on_start=self._take_driver, folder=Path(self._folder.storage),
+            )  # fmt: skip
+            if code and self._leaves:
                 raise _Leave
             if code and trouble(self._folder, self._began_s):
-                raise Failure(f"{sent.name} ends: no worker job comes to train. See above why.")
+                raise _NoWorkers(f"{sent.name} ends: no worker job joins it. See above why.")
             return code
 
-        with notifications.notifying(target, sent.name, resume, warn=_say) as on_event:
-            try:
-                return supervise(
-                    objects,
-                    sent.name,
-                    run_driver,
-                    known=self._known,
-                    on_event=on_event,
-                    sigterm_stops=False,
-                )
-            except Failure as error:
-                self._folder.end_all(str(error), is_good=False)
-                self._end_jobs()
-                raise
+        with (
+            notifications.notifying(target, sent.name, resume, warn=_say) as on_event,
+            suppress(_Leave),  # here: it is no news of a failure
+        ):
+            return supervise(
+                objects, sent.name, run_driver,
+                known=self._known, on_event=on_event,
+                sigterm_stops=False, is_first=len(heads) == 1,
+            )  # fmt: skip
+        raise _Leave
 
     def _take_driver(self, driver: subprocess.Popen[bytes]) -> None:
         self._driver = driver
@@ -192,16 +204,21 @@ class _HeadJob:
 
     def _watch(self) -> None:
         """End the driver when it is late, when another head has come, or the sweep was deleted."""
+        next_s = time.monotonic() + SUCCESSOR_EVERY_S
         while True:
             time.sleep(LOOK_S)
+            if time.monotonic() > next_s and not self._leaves:
+                next_s = time.monotonic() + SUCCESSOR_EVERY_S
+                with suppress(SweepError, OSError):  # the next look will do
+                    self._submit_successor()
             if self._leaves and time.monotonic() > self._end_driver_at:
                 self._end_driver_at = float("inf")
                 self._signal_driver(signal.SIGTERM)
             if self._ray is not None and self._ray.is_over and not self._leaves:
-                self._leaves = "Ray's head ended; the next job goes on"
+                self._has_lost_ray, self._leaves = True, "Ray's head ended; the next job goes on"
                 self._end_driver_at = 0.0
             if self._is_replaced():
-                self._leaves = "another head drives the sweep now, or it was deleted"
+                self._leaves = "it was replaced"
                 self._signal_driver(signal.SIGKILL)
                 return
 
@@ -225,11 +242,10 @@ class _HeadJob:
 
     def _submit_successor(self) -> None:
         """Have the next head in the queue; where Slurm does not take it, say what that means."""
-        self._folder.settle(queue.listing(self._given.poll_s))
-        waiting = [
-            one for one in self._folder.jobs("head") if not one.is_over and one.name != self._name
-        ]
-        if waiting or not self._job:
+        self._folder.settle(self._given.poll_s)
+        # One that has begun is no successor: it ended without a word a moment ago.
+        heads = [one for one in self._folder.jobs("head") if one.name != self._name]
+        if not self._job or any(not one.is_over and not one.has_begun for one in heads):
             return
         try:
             _, lost = scripts.submit(self._folder, self._given, "head", after=self._job)
@@ -247,17 +263,19 @@ class _HeadJob:
 
     def _end_jobs(self) -> None:
         """End what is left of the sweep's jobs: none is in the queue when this returns."""
-        living = [one for one in self._folder.jobs() if not one.is_over and one.name != self._name]
-        self._folder.cancel([one for one in living if not one.has_begun])
+        mine = {one.name for one in self._folder.jobs()} - {self._name}
         give_up = time.monotonic() + WORKERS_END_S
-        while living and time.monotonic() < give_up:
+        while True:
+            # By name: once this job has ended, others may be of the next submission.
+            left = [o for o in self._folder.jobs() if o.name in mine and not o.is_over]
+            self._folder.cancel([one for one in left if not one.has_begun])
+            left = [one for one in left if one.has_begun]
+            if not left or time.monotonic() > give_up:
+                break
             time.sleep(LOOK_S)
-            living = [
-                one for one in self._folder.jobs()
-                if not one.is_over and one.has_begun and one.name != self._name
-            ]  # fmt: skip
-        queue.cancel([one.id for one in living if one.id])
-        self._folder.token.unlink(missing_ok=True)
+        self._folder.cancel(left, begun=True)
+        if self._folder.knows(self._name):
+            self._folder.token.unlink(missing_ok=True)
 
 
 def _say(text: str) -> None:

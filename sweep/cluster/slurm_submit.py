@@ -1,4 +1,4 @@
-"""Submission of a sweep to Slurm from a login node, and what is known there of its jobs.
+"""Submission of sweeps to Slurm from a login node, and the state of their jobs.
 
 What can be refused is refused here, before anything queues: data are looked for, the definition is
 stored or compared, and Slurm is asked whether it would take such jobs.
@@ -20,22 +20,23 @@ from sweep.executors.autoscaling import unused_gpus
 from sweep.executors.resources import ResourceClasses
 from sweep.run.signals import stop_request
 from sweep.slurm import queue, scripts
-from sweep.slurm.folder import FOLDER, KnownJob, SlurmFolder
+from sweep.slurm.folder import FOLDER, SlurmFolder, quoted
+from sweep.slurm.jobs import KnownJob
 from sweep.slurm.slurm_yaml import SlurmYaml, read
 from sweep.study import advice
-from sweep.study.definition import Definition, load_definition, sweep_names
+from sweep.study.definition import Definition, sweep_names
 from sweep.study.definition import folder as sweep_folder
 from sweep.study.lock import driver_of, driving_jobs
-from sweep.study.opening import open_store
-from trainables.code_version import code_version
+from sweep.study.opening import find_sweep, open_store
 from trainables.errors import Failure, Misuse
 from trainables.machine import file_locks
 from trainables.records.objects import ObjectStore
 
+END_S, LOOK_S = 90.0, 1.0  # that an earlier head may take to end, and between two looks
 SUBMIT_S = 60.0  # that another submission of the sweep is waited for
 
 
-def submit(file: Path, sent: Submission, say: Callable[[str], None]) -> str:
+def submit(file: str, sent: Submission, say: Callable[[str], None]) -> str:
     """Store a sweep and submit its head job, or attach to it where it is driven.
 
     Returns:
@@ -46,10 +47,12 @@ def submit(file: Path, sent: Submission, say: Callable[[str], None]) -> str:
         Failure: Slurm's controller does not answer.
     """
     given = read(file)
-    storage = root_of(given)
-    objects = open_store(storage)
-    folder = SlurmFolder(storage, sent.name)
-    folder.path.mkdir(parents=True, exist_ok=True)
+    objects = open_store(given.storage)
+    folder = SlurmFolder(objects.root, sent.name)
+    try:
+        folder.path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Misuse(f"{file}: the storage {given.storage} cannot be written: {error}.") from error
     with ExitStack() as stack:
         try:
             stack.enter_context(file_locks.held(folder.path / ".submit.lock", SUBMIT_S))
@@ -59,20 +62,26 @@ def submit(file: Path, sent: Submission, say: Callable[[str], None]) -> str:
                 "Try again when it is through."
             ) from None
         heads = living_heads(folder, given)
+        if not heads:
+            _end_earlier_jobs(folder, given)
         if heads:
+            say(f"{sent.name} was submitted before: no job was added.")
             driving_jobs.set({sent.name: job_in_words(heads[0], given)})
             accept(objects, replace(sent, driven_by=heads[0].id or heads[0].name), say)
             return f"job {driving_jobs.get()[sent.name]}"
         _refuse_shapes(given)
+        if sent.definition is None:
+            _refuse_small_jobs(given, find_sweep(objects, sent.name), sent, say)
+        else:
+            _refuse_small_jobs(given, Definition.from_json(sent.definition), sent, say)
         known = stop_request(objects, sent.name)
         accept(objects, sent, say)
-        _refuse_small_jobs(given, load_definition(objects, sent.name), sent, say)
         driver = driver_of(objects, sent.name)
         if driver is not None:
             return str(driver)
         folder.begin(
             {"slurm": given.to_json(), "submission": sent.to_json(), "known": known,
-             "version": code_version(), "at_s": time.time()}
+            }
         )  # fmt: skip
         try:
             job, lost = scripts.submit(folder, given, "head")
@@ -87,12 +96,45 @@ def submit(file: Path, sent: Submission, say: Callable[[str], None]) -> str:
         return f"job {job.id or job.name}"
 
 
-def root_of(given: SlurmYaml) -> str:
-    """The storage root of a slurm.yaml; data and cache are this process's from now on, too."""
+def enter(file: str, named: str | None = None) -> str:
+    """Have verbs of this process be about a slurm.yaml's sweeps; its storage root.
+
+    Its data and cache are this process's from now on, and it knows what jobs drive. Raises Misuse
+    where the file is wrong, or a storage that is ``named`` beside it is another one.
+    """
+    given = read(file)
+    if named is not None and Path(named).expanduser() != Path(given.storage):
+        raise Misuse(
+            f"--storage must be left out with {file}, which names {given.storage}, got {named}."
+        )
     for name, value in (("SWEEP_DATA", given.data), ("SWEEP_CACHE", given.cache)):
         if value is not None:
             os.environ[name] = value
+    os.environ |= {advice.ASKED_FROM: advice.place(file, None), advice.SEES_STORAGE: "1"}
+    if Path(given.storage).is_dir():
+        _tell_drivers(given, open_store(given.storage))
     return given.storage
+
+
+def _end_earlier_jobs(folder: SlurmFolder, given: SlurmYaml) -> None:
+    """Take what an earlier submission has left out of the queue, and wait for its head's end.
+
+    Raises Failure where it does not end: its jobs would take those of the next one for theirs.
+    """
+    give_up = time.monotonic() + END_S
+    while True:
+        folder.settle(given.poll_s)
+        left = [known for known in folder.jobs() if not known.is_over]
+        folder.cancel([known for known in left if not known.has_begun])
+        heads = [known for known in left if known.has_begun and known.job.kind == "head"]
+        if not heads:
+            folder.cancel(left, begun=True)
+            return
+        if time.monotonic() > give_up:
+            raise Failure(
+                f"job {heads[0].id} of {folder.sweep} is still ending. Try again in a minute."
+            )
+        time.sleep(LOOK_S)
 
 
 def _refuse_shapes(given: SlurmYaml) -> None:
@@ -103,6 +145,10 @@ def _refuse_shapes(given: SlurmYaml) -> None:
                 scripts.try_out(Path(folder), given, kind)
             except queue.Refused as error:
                 raise queue.Refused(f"{kind} in slurm.yaml: {error}") from error
+    try:
+        scripts.try_python(given)
+    except queue.Refused as error:
+        raise queue.Refused(f"slurm.yaml: {error}. Correct setup, container or python.") from error
 
 
 def _refuse_small_jobs(
@@ -129,12 +175,12 @@ def living_heads(folder: SlurmFolder, given: SlurmYaml) -> list[KnownJob]:
     """Head jobs that drive the sweep, or are to; the one that has begun first."""
     if folder.over() is not None:
         return []
-    folder.settle(queue.listing(given.poll_s))
+    folder.settle(given.poll_s)
     living = [known for known in folder.jobs("head") if not known.is_over]
     return sorted(living, key=lambda known: not known.has_begun)
 
 
-def tell_drivers(given: SlurmYaml, objects: ObjectStore) -> None:
+def _tell_drivers(given: SlurmYaml, objects: ObjectStore) -> None:
     """Have verbs of this process know which sweeps head jobs drive, or will."""
     jobs = {}
     for name in sweep_names(objects):
@@ -151,30 +197,32 @@ def job_in_words(known: KnownJob, given: SlurmYaml) -> str:
     """The id of a job, with Slurm's words on it while it waits."""
     name = known.id or known.name
     if known.has_begun:
-        return name
-    listed = queue.listing(given.poll_s)
+        return f"{name} on {known.claim.host}" if known.claim else name
+    listed = queue.listing(Path(given.storage), given.poll_s)
     job = None if listed is None else next((j for j in listed.jobs if j.id == known.id), None)
+    if job is not None and job.state == "RUNNING":
+        return f"{name}, starting"
     return f"{name}, {'in the queue' if job is None else job}"
 
 
-def cancel_waiting(given: SlurmYaml, objects: ObjectStore, sweep: str) -> str:
+def cancel_waiting(file: str, objects: ObjectStore, sweep: str) -> str:
     """Take a sweep's jobs out of the queue where none drives it; what was done, in words."""
     folder = SlurmFolder(objects.root, sweep)
-    heads = living_heads(folder, given)
+    heads = living_heads(folder, read(file))
     if not heads or any(head.has_begun for head in heads):
         return ""
     folder.end_all("it was stopped", is_good=True)
-    folder.cancel(living := [known for known in folder.jobs() if not known.is_over])
+    folder.cancel(living := [known for known in folder.jobs() if not known.is_over], begun=True)
     names = ", ".join(known.id or known.name for known in living)
     return f"{sweep}: took job {names} out of the queue."
 
 
-def last_problem(folder: SlurmFolder) -> str:
-    """How the sweep's jobs ended, if not well; empty: they are at work, or all went well."""
-    over = folder.over()
-    if over is not None:
-        return "" if over.is_good else over.why
+def tell_problem(storage: str, sweep: str) -> None:
+    """Note how the sweep's jobs ended, if not well."""
+    folder = SlurmFolder(storage, sweep)
     heads = folder.jobs("head")
-    if heads and all(head.is_over for head in heads) and heads[-1].end is not None:
-        return "" if heads[-1].end.is_good else heads[-1].end.why
-    return ""
+    end = folder.over() or (heads[-1].end if heads and all(h.is_over for h in heads) else None)
+    if end is not None and not (folder.over() and end.is_good):
+        began_well = bool(heads) and heads[-1].has_joined
+        log = "" if began_well else quoted(folder.head_log)
+        advice.note(f"its jobs on Slurm ended: {end.why}{log}")

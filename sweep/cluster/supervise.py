@@ -165,12 +165,13 @@ def drive(
     *,
     begun_s: float,
     on_start: Callable[[subprocess.Popen[bytes]], None] = lambda driver: None,
+    folder: Path | None = None,
 ) -> int:
     """Run a driver of the stored sweep on this cluster to its end, and return its exit code.
 
     Where a signal ended it, that is 128 + the signal's number, as in a shell. Any request to stop
     but the ``known`` one stops it. A budget's hours count from ``begun_s``, when its job began.
-    ``on_start`` is given the driver.
+    ``on_start`` is given the driver, which runs in ``folder``; None: this user's home.
     """
     resume = ["resume", sent.name, "--where", "cluster", "--storage", objects.root]
     environment = {**_for_driver(os.environ), KNOWN: known, BEGUN: str(begun_s)}
@@ -178,7 +179,7 @@ def drive(
         environment[notifications.VARIABLE] = sent.notify
     resume += ["--accept-code"] * sent.accept_code
     command = [sys.executable, "-m", "sweep.cli", *resume, *sent.options]
-    with subprocess.Popen(command, cwd=Path.home(), env=environment) as driver:
+    with subprocess.Popen(command, cwd=folder or Path.home(), env=environment) as driver:
         on_start(driver)
         code = driver.wait()
     return code if code >= 0 else 128 - code
@@ -194,6 +195,7 @@ def supervise(
     look_s: float = STORAGE_LOOK_S,
     on_event: OnEvent = lambda event: None,
     sigterm_stops: bool = True,
+    is_first: bool = True,
 ) -> int:
     """Run the driver until the sweep has ended; the exit code of the last one.
 
@@ -201,7 +203,8 @@ def supervise(
     there now. ``waits_s`` are pauses after a driver's first, second, ... death, ``look_s`` those
     between looks at a storage that is full or away. ``on_event`` hears when the sweep waits for its
     storage, and when it is left to a person; drivers report all else. SIGTERM is taken for
-    `sweep stop`, unless ``sigterm_stops`` is false: then the caller handles it.
+    `sweep stop`, unless ``sigterm_stops`` is false: then the caller handles it. A driver that
+    refuses ends it only where ``is_first`` is true: else the sweep was driven before.
     """
     known = stop_request(objects, name) if known is None else known
     began_s = time.time()
@@ -214,7 +217,7 @@ def supervise(
             starts += 1
             if code == 0:
                 return code
-            if code == 2 and starts == 1:  # later: data or storage are away
+            if code == 2 and starts == 1 and is_first:  # later: data or storage are away
                 what = "was refused: its job's log says why"
                 on_event(driver_event(name, what, objects.root))
                 return code

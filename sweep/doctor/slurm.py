@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import shlex
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from sweep.doctor import machine
-from sweep.doctor.check import Check, check_writable, last_line
+from sweep.doctor.check import Check, check_writable, nearest_folder
 from sweep.doctor.data import check_folder, check_requirement
 from sweep.doctor.scope import Scope
 from sweep.slurm import queue, scripts
-from sweep.slurm.folder import Kind
+from sweep.slurm.jobs import Kind
 from sweep.slurm.slurm_yaml import SlurmYaml, read
-from trainables.code_version import code_version
 from trainables.errors import SweepError
+from trainables.fetching.remote_folders import is_address
 from trainables.machine.file_locks import binds_here_alone, has_locks
 
 PROGRAMS = ("sbatch", "squeue", "scancel", "scontrol")
-SETUP_S = 120.0  # for setup's lines and the start of Python in it
-VERSION = "from trainables.code_version import code_version; print(code_version())"
 
 
 def checks(file: str, scope: Scope) -> Iterator[Check]:
@@ -47,8 +42,11 @@ def checks(file: str, scope: Scope) -> Iterator[Check]:
     yield check_writable(
         "storage", storage, "Name a folder of yours on the shared file system as storage."
     )
-    if storage.is_dir():
-        yield check_locks(storage)
+    yield check_locks(nearest_folder(storage))
+    if given.data is not None and not is_address(given.data):
+        there = Path(given.data).is_dir()
+        finding = given.data if there else f"{given.data} is no folder"
+        yield Check("data", there, finding, "Correct data in slurm.yaml.")
     yield machine.check_disk(given.storage)
     yield machine.check_packages()
     yield machine.check_tracking(given.storage, scope.mlflow)
@@ -66,30 +64,18 @@ def check_shape(given: SlurmYaml, kind: Kind) -> Check:
         except queue.QueueFull as error:
             return Check(name, True, f"{error}: it waits until there is room")
         except SweepError as error:
-            advice = f"Correct {kind} in slurm.yaml: `sinfo` lists partitions, their limits, nodes."
+            advice = f"Correct {kind} in slurm.yaml: `sinfo -o '%P %l %c %m'` shows what there is."
             return Check(name, False, str(error), advice)
     return Check(name, True, f"Slurm would take it: {answer}")
 
 
 def check_python(given: SlurmYaml) -> Check:
     """Check that the Python of the jobs has this version, after the lines of setup."""
-    python = given.python or sys.executable
-    words = shlex.join([*given.container, python, "-c", VERSION])
-    script = "\n".join(["set -e", "cd /", *given.setup, words])
-    advice = "Correct setup, container or python in slurm.yaml."
     try:
-        ran = subprocess.run(
-            ["bash", "-lc", script], capture_output=True, text=True, timeout=SETUP_S
-        )
-    except subprocess.TimeoutExpired:
-        return Check("Python of jobs", False, f"has not begun within {SETUP_S:.0f} s", advice)
-    if ran.returncode:
-        return Check("Python of jobs", False, last_line(ran.stderr), advice)
-    version = last_line(ran.stdout)
-    finding = f"{python} has {version}"
-    if version != code_version():
-        return Check("Python of jobs", False, f"{finding}, and this one {code_version()}", advice)
-    return Check("Python of jobs", True, finding)
+        return Check("Python of jobs", True, scripts.try_python(given))
+    except SweepError as error:
+        advice = "Correct setup, container or python in slurm.yaml."
+        return Check("Python of jobs", False, str(error), advice)
 
 
 def check_locks(storage: Path) -> Check:
@@ -97,6 +83,6 @@ def check_locks(storage: Path) -> Check:
     if not has_locks(storage):
         return Check("locks", True, "the storage has none: drivers are kept apart by a heartbeat")
     if binds_here_alone(storage):
-        how = "bind one machine alone (its mount options say so): a heartbeat is kept as well"
+        how = "bind one machine alone, by its mount options: a heartbeat is kept as well"
         return Check("locks", True, how)
     return Check("locks", True, "the storage has them")

@@ -131,7 +131,7 @@ class ClusterCapacity:
             request = f"; {more} places were requested from the cluster" if more else ""
             why = self._cluster.why_waiting
             self.waits_for = f"a machine: {why or what + request}"
-            self._tell(f"{what}; waiting for one", now_s)
+            self._tell(f"waits for a machine: {why}" if why else f"{what}; waiting for one", now_s)
 
     def _tell(self, what: str, now_s: float) -> None:
         if now_s >= self._told_s + TELL_EVERY_S:

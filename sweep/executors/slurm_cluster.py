@@ -1,7 +1,8 @@
-"""The Ray cluster of one sweep on Slurm: it grows by worker jobs, one at a time as they begin."""
+"""Ray cluster of one sweep on Slurm, which grows by worker jobs."""
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import time
@@ -10,11 +11,14 @@ from dataclasses import replace
 from sweep.executors.autoscaling import counted
 from sweep.executors.ray_cluster import RayCluster
 from sweep.executors.resources import Machine, ResourceClass
-from sweep.slurm import queue, scripts
-from sweep.slurm.folder import KnownJob, SlurmFolder, settings_of, trouble
+from sweep.slurm import scripts
+from sweep.slurm.folder import SlurmFolder, settings_of, trouble
+from sweep.slurm.jobs import KnownJob
 from sweep.slurm.queue import Listing
 from sweep.slurm.ray_node import LABEL
 from trainables.errors import Failure, Misuse
+
+log = logging.getLogger(__name__)
 
 VARIABLE = "SWEEP_SLURM"  # of a driver that a head job starts: STORAGE and SWEEP, each a line
 SUBMIT_AGAIN_S = 60.0  # after Slurm did not take a job
@@ -36,28 +40,39 @@ class SlurmCluster(RayCluster):
         self._listed: Listing | None = None
         self._pending: list[KnownJob] = []  # worker jobs that have not joined
         self._living: list[KnownJob] = []  # these, and those that train
+        self._warned: set[str] = set()  # jobs whose memory limit the log has heard of
         self._wait_until_s, self._refused = 0.0, ""
 
     def machines(self) -> list[Machine]:
         """The resources of every machine that is there, and stays."""
         nodes = self.nodes()
         joined = {str(node["Labels"].get(LABEL, "")): node for node in nodes}
-        for known in self._folder.jobs("worker"):
-            if known.name in joined and not known.has_joined:
-                self._folder.mark(known.name, "joined")
-        self._look(set(joined))
-        going = {known.name for known in self._living if known.is_leaving}
+        jobs = self._look(set(joined))
+        # Ray misses a node some time after its job is over.
+        going = {known.name for known in jobs if known.is_leaving or known.is_over}
         self.leaving = [str(n["NodeID"]) for n in nodes if n["Labels"].get(LABEL) in going]
         return [counted(n["Resources"]) for n in nodes if str(n["NodeID"]) not in self.leaving]
 
-    def _look(self, joined: set[str]) -> None:
-        self._listed = queue.listing(self._given.poll_s)
-        self._folder.settle(self._listed)
+    def _look(self, joined: set[str]) -> list[KnownJob]:
+        self._listed = self._folder.settle(self._given.poll_s) or self._listed
         jobs = self._folder.jobs("worker")
         self._living = [known for known in jobs if not known.is_over]
         self._pending = [known for known in self._living if known.name not in joined]
+        for known in jobs:
+            if known.name in joined and not known.has_joined:
+                self._folder.mark(known.name, "joined")
+            if known.memory_kills and known.name not in self._warned:
+                self._warned.add(known.name)
+                log.warning(
+                    "worker job %s: its memory limit killed a process: raise worker.memory in "
+                    "slurm.yaml", known.id,
+                )  # fmt: skip
+        head = self._folder.head()
+        if head is not None and len(self._living) > len(self._pending):
+            self._folder.mark(head.job, "joined")
         self.why_waiting = self._why()
         self.trouble = trouble(self._folder, self._since_s)
+        return jobs
 
     def largest(self, arm: ResourceClass) -> list[Machine] | None:
         """The machines of as many jobs as there may be at a time."""
@@ -78,7 +93,7 @@ class SlurmCluster(RayCluster):
         not_begun = [known for known in coming if not known.has_begun]
         if len(coming) > needed:
             # The newest: the others have waited longest.
-            self._folder.cancel(not_begun[-(len(coming) - needed) :] if not_begun else ())
+            self._folder.cancel(not_begun[-(len(coming) - needed) :])
             return
         room = shape.most - sum(not known.is_leaving for known in self._living)
         if time.monotonic() < self._wait_until_s or self.trouble:
@@ -95,7 +110,7 @@ class SlurmCluster(RayCluster):
             self._refused = ""
 
     def _why(self) -> str:
-        """What is known of jobs that have not come, in one line."""
+        """The state of jobs that have not come, in one line."""
         listed = {} if self._listed is None else {job.id: job for job in self._listed.jobs}
         reasons = [
             f"worker job {known.id} is {job}"

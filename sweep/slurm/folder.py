@@ -1,4 +1,4 @@
-"""A sweep's jobs, as files below its folder: what was submitted, what has begun, what has ended.
+"""Jobs of a sweep as files: submissions, claims and ends.
 
 sweeps/NAME/.slurm/sweep.json             what is driven: the file, the submission's options
                    token                  of its Ray, for this user alone
@@ -24,95 +24,24 @@ import shutil
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from sweep.slurm import queue
+from sweep.slurm.jobs import ALIVE, NOT_ITS_FAULT, Claim, Head, JobEnd, Kind, KnownJob, SubmittedJob
 from sweep.slurm.queue import Listing
 from sweep.slurm.slurm_yaml import SlurmYaml
 from sweep.study.definition import folder as sweep_folder
-from trainables.errors import Failure, Misuse, StoreError
+from trainables.errors import StoreError, SweepError
 from trainables.machine.atomic_files import write_atomically
-from trainables.plain import Json, Plain
+from trainables.plain import Json
 
-Kind = Literal["head", "worker"]
 FOLDER = ".slurm"
 CLOCKS_S = 5.0  # that clocks of two machines may differ by
+LATE_S = 120.0  # a submission without an answer and a job is given up after this
 JOIN_FAILURES = 3  # jobs in a row that ended before they joined: others would, too
 LOG_LINES = 4  # of such a job's log, in a message
-LATE_S = 120.0  # a submission without an answer and a job is given up after this
-
-
-@dataclass(frozen=True)
-class SubmittedJob(Plain):
-    """A job that was submitted, or is about to be."""
-
-    name: str
-    kind: Kind
-    at_s: float  # since 1970
-    id: str = ""  # Slurm's; empty: its answer is not here (yet)
-
-
-@dataclass(frozen=True)
-class Claim(Plain):
-    """Who came first: the job itself, or whoever gave it up."""
-
-    has_begun: bool
-    id: str = ""
-    host: str = ""
-    at_s: float = 0.0
-
-
-@dataclass(frozen=True)
-class Head(Plain):
-    """The head that drives a sweep."""
-
-    owner: str  # this run of a head: a name that no other has
-    job: str  # its job's name
-    id: str
-    host: str
-    address: str = ""  # of its Ray, HOST:PORT; empty: it starts
-
-
-@dataclass(frozen=True)
-class JobEnd(Plain):
-    """How a job ended."""
-
-    why: str
-    is_good: bool  # as it should
-    at_s: float = 0.0
-
-
-@dataclass(frozen=True)
-class KnownJob:
-    """All that is known of a job."""
-
-    job: SubmittedJob
-    claim: Claim | None
-    has_joined: bool
-    is_leaving: bool
-    end: JobEnd | None
-
-    @property
-    def name(self) -> str:
-        """The job's name."""
-        return self.job.name
-
-    @property
-    def id(self) -> str:
-        """Slurm's id; empty: not known."""
-        return self.job.id or (self.claim.id if self.claim else "")
-
-    @property
-    def has_begun(self) -> bool:
-        """True when its script has begun."""
-        return self.claim is not None and self.claim.has_begun
-
-    @property
-    def is_over(self) -> bool:
-        """True when it has ended, or is not to begin."""
-        return self.end is not None or (self.claim is not None and not self.claim.has_begun)
 
 
 class SlurmFolder:
@@ -122,6 +51,7 @@ class SlurmFolder:
         self.storage, self.sweep = storage, sweep
         self.path = Path(storage, sweep_folder(sweep), FOLDER)
         self._jobs = self.path / "jobs"
+        self._over: dict[str, KnownJob] = {}  # by name: nothing of them changes any more
 
     @property
     def token(self) -> Path:
@@ -139,7 +69,8 @@ class SlurmFolder:
         return self.logs / "head.log"
 
     def begin(self, about: Json) -> None:
-        """Prepare for the jobs of a new submission; those of an earlier one have ended."""
+        """Prepare for the jobs of a new submission; those of an earlier one must have ended."""
+        self._over.clear()
         shutil.rmtree(self._jobs, ignore_errors=True)
         self._jobs.mkdir(parents=True, exist_ok=True)
         self.logs.mkdir(exist_ok=True)
@@ -151,10 +82,11 @@ class SlurmFolder:
         about_file = self.path / "sweep.json"
         about_file.unlink(missing_ok=True)
         about_file.touch(mode=0o600)  # a webhook is a secret
-        about_file.write_text(json.dumps(about))
+        whose = {"cluster": queue.cluster_name(), "uid": os.getuid()}
+        about_file.write_text(json.dumps({**about, **whose}))
 
     def about(self) -> Json | None:
-        """What ``begin`` stored; None: nothing."""
+        """The submission as ``begin`` stored it; None: there is none."""
         return self._read("sweep.json")
 
     # --- the head, and the end --------------------------------------------------------------------
@@ -194,9 +126,7 @@ class SlurmFolder:
 
     def claim(self, name: str, id: str, host: str) -> bool:
         """True when the job of this name may begin; whoever gave it up came first otherwise."""
-        return self.knows(name) and self._claim(
-            name, Claim(has_begun=True, id=id, host=host, at_s=time.time())
-        )
+        return self.knows(name) and self._claim(name, has_begun=True, id=id, host=host)
 
     def knows(self, name: str) -> bool:
         """False for a job of an earlier submission, or of a sweep that was deleted."""
@@ -205,23 +135,40 @@ class SlurmFolder:
         except OSError:  # a file server that is away says nothing of the kind
             return True
 
+    def has_begun(self, name: str) -> bool:
+        """True once the job of this name has begun."""
+        plain = self._glance(f"jobs/{name}.claim.json")
+        return plain is not None and Claim.from_json(plain).has_begun
+
+    def is_idle(self, name: str, rank: int, ranks: int, *, idle: bool) -> bool:
+        """Say whether one node of a job has nothing to train; True when none of its has."""
+        mark = self._jobs / f"{name}.idle-{rank}"
+        with suppress(OSError):
+            mark.touch() if idle else mark.unlink(missing_ok=True)
+            return idle and len(list(self._jobs.glob(f"{name}.idle-*"))) >= ranks
+        return False
+
     def has_joined(self, name: str) -> bool:
         """True once the driver has seen the job's Ray node."""
         return (self._jobs / f"{name}.joined").exists()
 
     def withdraw(self, name: str) -> bool:
         """True when the job of this name will never begin, though Slurm may start its script."""
-        return self._claim(name, Claim(has_begun=False, at_s=time.time()))
+        return self._claim(name, has_begun=False)
 
-    def _claim(self, name: str, claim: Claim) -> bool:
-        content = json.dumps(claim.to_json()).encode()
+    def _claim(self, name: str, *, has_begun: bool, id: str = "", host: str = "") -> bool:
+        mine = Claim(secrets.token_hex(8), has_begun, id, host, time.time())
+        file = f"jobs/{name}.claim.json"
         try:
-            write_atomically(self._jobs / f"{name}.claim.json", content, replace=False)
+            content = json.dumps(mine.to_json()).encode()
+            write_atomically(self.path / file, content, replace=False)
         except FileExistsError:
-            return False
+            # A file server may answer so to its client's second try of what it has done.
+            plain = self._read(file)
+            return plain is not None and Claim.from_json(plain).by == mine.by
         return True
 
-    def mark(self, name: str, what: Literal["joined", "leaving"]) -> None:
+    def mark(self, name: str, what: Literal["joined", "leaving", "memory"]) -> None:
         """Mark a job, for all who look."""
         with suppress(OSError):  # the next look marks it
             (self._jobs / f"{name}.{what}").touch()
@@ -245,54 +192,63 @@ class SlurmFolder:
         known = []
         for file in there:
             name = file.removesuffix(".job.json")
-            plain = self._read(f"jobs/{file}") if name != file else None
-            if plain is None or kind not in (None, plain["kind"]):
-                continue
-            claim = self._read(f"jobs/{name}.claim.json") if f"{name}.claim.json" in there else None
-            end = self._read(f"jobs/{name}.end.json") if f"{name}.end.json" in there else None
-            known.append(
-                KnownJob(
-                    SubmittedJob.from_json(plain),
-                    None if claim is None else Claim.from_json(claim),
-                    f"{name}.joined" in there,
-                    f"{name}.leaving" in there,
-                    None if end is None else JobEnd.from_json(end),
-                )
-            )
+            one = None if name == file else self._over.get(name) or self._known_job(name, there)
+            if one is not None and one.is_over:
+                self._over[name] = one
+            if one is not None and kind in (None, one.job.kind):
+                known.append(one)
         return sorted(known, key=lambda one: (one.job.at_s, one.name))
 
-    def settle(self, listed: Listing | None) -> None:
-        """Find out about submissions whose answer was lost, and jobs that ended without a word."""
-        if listed is None:
-            return
-        for known in self.jobs():
-            if known.is_over:
-                continue
-            if not known.id:
-                there = listed.named(known.name)
-                if there is not None:
-                    self.submitted(known.job, there.id)
-                elif listed.at_s > known.job.at_s + LATE_S:
-                    self.withdraw(known.name)
-            elif known.id not in listed.ids and self._is_long_ago(known, listed):
-                self._ended_silently(known)
+    def _known_job(self, name: str, there: set[str]) -> KnownJob | None:
+        plain = self._read(f"jobs/{name}.job.json")
+        claim = self._read(f"jobs/{name}.claim.json") if f"{name}.claim.json" in there else None
+        end = self._read(f"jobs/{name}.end.json") if f"{name}.end.json" in there else None
+        if plain is None:
+            return None
+        return KnownJob(
+            SubmittedJob.from_json(plain),
+            None if claim is None else Claim.from_json(claim),
+            f"{name}.joined" in there,
+            f"{name}.leaving" in there,
+            None if end is None else JobEnd.from_json(end),
+            f"{name}.memory" in there,
+        )
 
-    def _is_long_ago(self, known: KnownJob, listed: Listing) -> bool:
-        """True where a list would have the job if it were there: it was begun before."""
+    def settle(self, poll_s: float) -> Listing | None:
+        """Find out about submissions whose answer was lost, and jobs that ended without a word.
+
+        Only the user who submitted them can, on the cluster that they are on. Returns the user's
+        jobs, from a list that is not asked for more often than each ``poll_s``.
+        """
+        about = self.about()
+        if about is None or (about["uid"], about["cluster"]) != (os.getuid(), queue.cluster_name()):
+            return None
+        listed = queue.listing(Path(self.storage), poll_s)
+        if listed is not None:
+            for known in self.jobs():
+                if not known.is_over:
+                    self._settle(known, listed)
+        return listed
+
+    def _settle(self, known: KnownJob, listed: Listing) -> None:
+        # A list would have the job if it were there: it was submitted, or began, before.
         since_s = known.claim.at_s if known.claim else known.job.at_s
-        return listed.at_s > since_s + CLOCKS_S
+        if not known.id:
+            there = listed.named(known.name)
+            if there is not None:
+                self.submitted(known.job, there.id)
+            elif listed.at_s > since_s + LATE_S:
+                self.withdraw(known.name)
+        elif known.id not in listed.ids and listed.at_s > since_s + CLOCKS_S:
+            state = queue.end_of(known.id)
+            if state in ALIVE or not (known.has_begun or self.withdraw(known.name)):
+                return
+            self.ended(known.name, known.end_in_words(state), is_good=state in NOT_ITS_FAULT)
 
-    def _ended_silently(self, known: KnownJob) -> None:
-        if not known.has_begun and not self.withdraw(known.name):
-            return  # it has begun meanwhile
-        state = queue.end_of(known.id)
-        self.ended(known.name, _in_words(known, state), is_good=state == "COMPLETED")
-
-    def cancel(self, which: Sequence[KnownJob]) -> None:
-        """Take jobs out of the queue, and end those that run."""
-        for known in which:
-            self.withdraw(known.name)
-        queue.cancel([known.id for known in which if known.id])
+    def cancel(self, which: Sequence[KnownJob], *, begun: bool = False) -> None:
+        """Take jobs out of the queue; with ``begun`` end those that run, too."""
+        gone = [known for known in which if self.withdraw(known.name) or begun]
+        queue.cancel(gone)
 
     def _read(self, name: str) -> Json | None:
         try:
@@ -313,12 +269,12 @@ class SlurmFolder:
 
 def waiting_jobs(folder: SlurmFolder) -> str:
     """Ids of the head jobs that drive the sweep, or will; empty: none is known."""
-    about = folder.about()
-    if about is None or folder.over() is not None:
-        return ""
-    with suppress(Misuse, Failure):
-        folder.settle(queue.listing(settings_of(about).poll_s))
-    return ", ".join(known.id or known.name for known in folder.jobs("head") if not known.is_over)
+    with suppress(SweepError, OSError):  # another user's
+        if (about := folder.about()) is None or folder.over() is not None:
+            return ""
+        folder.settle(settings_of(about).poll_s)
+    heads = [known for known in folder.jobs("head") if not known.is_over]
+    return ", ".join(known.id or known.name for known in heads)
 
 
 def failures_to_join(folder: SlurmFolder, kind: Kind, since_s: float = 0.0) -> list[KnownJob]:
@@ -333,40 +289,27 @@ def failures_to_join(folder: SlurmFolder, kind: Kind, since_s: float = 0.0) -> l
 
 
 def trouble(folder: SlurmFolder, since_s: float) -> str:
-    """Why worker jobs begin and never join; empty: they may."""
+    """Why worker jobs begin and never join; empty: they may, and some have."""
+    if any(known.has_joined and not known.is_over for known in folder.jobs("worker")):
+        return ""
     failed = failures_to_join(folder, "worker", since_s)
     if len(failed) < JOIN_FAILURES:
         return ""
     last = failed[-1]
-    log = folder.logs / f"{last.name}.log"
+    end = last.end.why if last.end is not None else ""
+    log = quoted(folder.logs / f"worker-{last.id}.log")
+    return f"{len(failed)} worker jobs in a row ended before they joined: {end}{log}"
+
+
+def quoted(log: Path) -> str:
+    """The end of a job's log, to go with what is said of the job."""
     try:
         lines = log.read_text(errors="replace").strip().splitlines()[-LOG_LINES:]
     except OSError:
-        lines = ["(there is none)"]
-    end = last.end.why if last.end is not None else ""
-    return (
-        f"{len(failed)} worker jobs in a row ended before they joined: {end}. The end of {log}:\n"
-        + "\n".join(lines)
-    )
+        lines = []
+    return f". The end of {log}:\n" + "\n".join(lines or ["(it is empty)"])
 
 
 def settings_of(about: Json) -> SlurmYaml:
     """The slurm.yaml that a sweep was submitted with."""
     return SlurmYaml.from_json(about["slurm"])
-
-
-def _in_words(known: KnownJob, state: str) -> str:
-    """How a job ended that did not say it itself, and what to do."""
-    job = f"job {known.id}"
-    where = f" on {known.claim.host}" if known.claim and known.claim.host else ""
-    if state == "OUT_OF_MEMORY":
-        return f"{job} was killed for memory{where}: raise {known.job.kind}.memory in slurm.yaml"
-    if state == "NODE_FAIL":
-        return f"{job}: its node was lost{where}"
-    if state == "PREEMPTED":
-        return f"{job} was preempted{where}"
-    if state == "TIMEOUT":
-        return f"{job} came to its time limit{where}"
-    if state == "CANCELLED":
-        return f"{job} was cancelled{where}"
-    return f"{job} ended{where}" + (f" as {state}" if state else "")

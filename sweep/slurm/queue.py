@@ -1,12 +1,13 @@
-"""Slurm's commands: sbatch, squeue, scancel, scontrol; never sacct, which many sites lack.
+"""Slurm's commands: sbatch, squeue, scancel, scontrol, sinfo; never sacct.
 
-All of a user's sweeps on a machine share one list of jobs, asked for once in a while: sites end
+All of a user's sweeps below a storage share one list of jobs, asked for once in a while: sites end
 accounts that ask squeue in a loop (https://slurm.schedmd.com/squeue.html, "Performance").
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import subprocess
@@ -14,9 +15,10 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from hashlib import sha256
+from functools import cache
 from pathlib import Path
 
+from sweep.slurm.jobs import KnownJob
 from trainables.errors import Failure, Misuse
 from trainables.machine.atomic_files import write_atomically
 from trainables.plain import Plain
@@ -25,16 +27,16 @@ ANSWER_S = 30.0  # within which Slurm's controller answers, or is taken for away
 # The controller may have done what it was asked for, or not: its answer was lost.
 _LOST = re.compile(
     r"timed out|unable to contact|zero bytes|temporarily unable|connection (?:refused|reset)"
-    r"|communication connection failure|not responding|socket",
+    r"|communication connection failure|not responding|socket error",
     re.IGNORECASE,
 )
 # Room comes by itself: the user or the site has as many jobs as it may.
 _FULL = re.compile(
-    r"submit ?limit|maxsubmit|maximum number of .*jobs|job (?:count )?limit|queue is full",
+    r"max\w*submit\w*|maximum number of .*jobs|job count limit|queue is full",
     re.IGNORECASE,
 )
 # Of this environment, for no job: what Slurm says of another job, Ray of another cluster.
-_NOT_FOR_JOBS = re.compile(r"(?:SLURM|SLURMD|SBATCH|SRUN|RAY|PMIX?|SWEEP)_")
+_NOT_FOR_JOBS = re.compile(r"(?:SLURMD?|SBATCH|SRUN|SQUEUE|SCANCEL|SCONTROL|RAY|PMIX?|SWEEP)_")
 _KEPT = ("SLURM_CONF", "SWEEP_CACHE", "SWEEP_DATA", "SWEEP_PLUGINS", "RAY_TMPDIR")
 
 
@@ -46,7 +48,7 @@ MEANINGS = {
     "BeginTime": "Slurm starts it a little later",
     "ReqNodeNotAvail": "nodes that it needs are down, drained or reserved",
     "PartitionDown": "the partition is down",
-    "PartitionTimeLimit": "its time is more than the partition allows: lower worker.time",
+    "PartitionTimeLimit": "its time in slurm.yaml is more than the partition allows",
     "PartitionNodeLimit": "it asks for more nodes than the partition has",
     "QOSMaxJobsPerUserLimit": "you have as many jobs running as your qos allows",
     "QOSMaxGRESPerUser": "you hold as many GPUs as your qos allows",
@@ -116,30 +118,61 @@ def submit(options: Sequence[str], script: Path) -> str:
         NoAnswer: whether it took it is not known.
     """
     ran = _run("sbatch", "--parsable", *options, str(script))
-    if ran.returncode == 0:
-        return ran.stdout.strip().splitlines()[-1].partition(";")[0]
-    raise _refusal(ran)
+    if ran.returncode:
+        raise _refusal(ran)
+    # Filters and wrappers of a site may print lines of their own.
+    id = re.search(r"^(\d+)(?:;\S*)?$", ran.stdout, re.MULTILINE)
+    if id is None:
+        raise NoAnswer(f"sbatch printed no job's id: {_words(ran.stdout)}")
+    return id.group(1)
 
 
 def try_out(options: Sequence[str], script: Path) -> str:
-    """What Slurm says of such a job, which is not submitted. Raises as ``submit``."""
+    """The answer of Slurm to such a job, which is not submitted. Raises as ``submit``."""
     ran = _run("sbatch", "--test-only", *options, str(script))
     if ran.returncode == 0:
         return _words(ran.stderr) or _words(ran.stdout)
     raise _refusal(ran)
 
 
-def cancel(ids: Sequence[str]) -> None:
+@dataclass(frozen=True)
+class Partition:
+    """A partition as sinfo describes it; nodes may differ."""
+
+    name: str
+    is_default: bool
+    time: str  # the most that a job may ask for
+    cpus: str  # of a node; 8+: some have more
+    memory_mb: str
+
+    def __str__(self) -> str:
+        nodes = f"nodes of {self.cpus} cores and {self.memory_mb} MB"
+        return f"partition {self.name} has {nodes}, for {self.time} at most"
+
+
+def partitions() -> list[Partition]:
+    """The partitions that this user may see; empty where Slurm does not say."""
+    try:
+        ran = _run("sinfo", "--noheader", "--format=%P|%l|%c|%m")
+    except (NoAnswer, Misuse):
+        return []
+    rows = [line.split("|") for line in ran.stdout.splitlines()]
+    return [
+        Partition(row[0].rstrip("*"), row[0].endswith("*"), *(word.strip() for word in row[1:]))
+        for row in rows
+        if len(row) == 4
+    ]
+
+
+def cancel(jobs: Sequence[KnownJob]) -> None:
     """End jobs, or take them out of the queue; those that have ended are passed over."""
-    if ids:
-        with suppress(NoAnswer):
-            _run("scancel", "--quiet", *ids)
-
-
-def signal_job(job: str, name: str) -> None:
-    """Send a signal to all processes of a job, its batch script's too."""
+    ids = [job.id for job in jobs if job.id]
+    names = [job.name for job in jobs if not job.id]  # whose answer was lost
     with suppress(NoAnswer):
-        _run("scancel", "--quiet", "--full", f"--signal={name}", job)
+        if ids:
+            _run("scancel", "--quiet", *ids)
+        for name in names:
+            _run("scancel", "--quiet", f"--name={name}")
 
 
 def end_of(job: str) -> str:
@@ -151,28 +184,45 @@ def end_of(job: str) -> str:
     return ""
 
 
-def listing(every_s: float, *, since_s: float = 0.0) -> Listing | None:
-    """The user's jobs, from a list that all sweeps share; None while there is none to be had.
+def listing(storage: Path, every_s: float) -> Listing | None:
+    """The user's jobs, from a list that all sweeps below a storage share; None: it is not known.
 
     Args:
+        storage: the storage root, which all nodes see.
         every_s: least time between two questions to Slurm, by whoever asks.
-        since_s: a list from before this time, since 1970, will not do.
     """
-    file = _shared_file()
-    known = _stored(file)
-    now_s = time.time()
+    global _last_s
+    place = storage / ".slurm"
+    file = place / f"squeue-{cluster_name()}-{os.getuid()}.json"
+    known, now_s = _stored(file), time.time()
     is_due = known is None or not 0 <= now_s - known.at_s < every_s
-    if is_due and _may_ask(file.with_suffix(".asked"), every_s):
-        with suppress(NoAnswer):
-            known = _asked()
-            with suppress(OSError):  # a full home: whoever asks next has waited as long
-                write_atomically(file, json.dumps(known.to_json()).encode())
-    return known if known is not None and known.at_s >= since_s else None
+    # By this process, too: files may not be written for a while.
+    if is_due and time.monotonic() >= _last_s + every_s and _may_ask(file, every_s):
+        _last_s = time.monotonic()
+        with suppress(NoAnswer, Misuse, OSError):
+            known = _fresh()
+            write_atomically(file, json.dumps(known.to_json()).encode())
+    return known
 
 
-def _asked() -> Listing:
+_last_s = -math.inf  # when this process last asked
+
+
+@cache
+def cluster_name() -> str:
+    """Slurm's name of this cluster: one home may be that of several."""
+    named = os.environ.get("SLURM_CLUSTER_NAME", "")
+    if not named:
+        with suppress(NoAnswer, Misuse):
+            config = _run("scontrol", "show", "config").stdout
+            matched = re.search(r"^ClusterName\s*=\s*(\S+)", config, re.MULTILINE)
+            named = matched.group(1) if matched else ""
+    return named or "cluster"
+
+
+def _fresh() -> Listing:
     at_s = time.time()
-    ran = _run("squeue", "--me", "--noheader", "--format=%i|%j|%T|%r")
+    ran = _run("squeue", "--me", "--all", "--noheader", "--format=%i|%j|%T|%r")
     if ran.returncode:
         raise NoAnswer(f"squeue does not answer: {_words(ran.stderr)}")
     rows = [line.split("|", 3) for line in ran.stdout.splitlines()]
@@ -187,23 +237,15 @@ def _stored(file: Path) -> Listing | None:
     return None
 
 
-def _may_ask(mark: Path, every_s: float) -> bool:
+def _may_ask(file: Path, every_s: float) -> bool:
     """True for one of several processes, once in a while: its mark's age is the last question's."""
-    try:
+    mark = file.with_suffix(".asked")
+    with suppress(OSError):
         mark.parent.mkdir(parents=True, exist_ok=True)
         if mark.exists() and 0 <= time.time() - mark.stat().st_mtime < every_s:
             return False
         mark.touch()
-    except OSError:  # no home: then each asks for itself
-        return True
     return True
-
-
-def _shared_file() -> Path:
-    """The list's file: one a user and a cluster, in the home that all nodes see."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
-    of = sha256(os.environ.get("SLURM_CONF", "").encode()).hexdigest()[:12]
-    return cache / "descent-sweep" / f"squeue-{of}.json"
 
 
 def _run(program: str, *words: str) -> subprocess.CompletedProcess[str]:
@@ -219,7 +261,7 @@ def _run(program: str, *words: str) -> subprocess.CompletedProcess[str]:
     except FileNotFoundError as error:
         raise Misuse(
             f"{program} is not installed here. Give this command on a login node of the cluster, "
-            "where Slurm's commands are."
+            "where Slurm's commands are; in a container, bind them (docs/slurm.md)."
         ) from error
     except subprocess.TimeoutExpired as error:
         raise NoAnswer(f"{program} has not answered within {ANSWER_S:.0f} s.") from error

@@ -1,4 +1,4 @@
-"""A Ray node of a job: started, watched, and ended with all its processes and files.
+"""Ray node of a job, from its start to the end of all its processes.
 
 Several users, and several jobs of one, may have Ray on one machine: every port is a free one, and
 nothing ends a process that it has not started (`ray stop` would end all that it can see).
@@ -22,7 +22,7 @@ from trainables.errors import Failure
 from trainables.machine import scratch
 
 OBJECT_STORE_BYTES = 128 * 2**20  # nothing travels through it
-START_S = 120.0  # within which a head answers
+START_S = 300.0  # within which a head answers
 LABEL = "sweep-slurm-job"  # of a node: its job's name
 HEAD_PORT_TRIES = 3
 # Of the head: a vanished worker is missed after five checks, each a period and a timeout apart.
@@ -34,6 +34,11 @@ HEALTH = {
 # Blocked in Ray's processes: a batch system signals all of a job's, and arms are to go on to their
 # next report.
 KEPT_FROM_RAY = {signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGINT}
+RAYS_OWN = tuple(
+    f"ray::{name}"
+    for name in ("IDLE", "DashboardAgent", "RuntimeEnvAgent", "SPILL", "RESTORE", "DELETE")
+)
+STARTED = "Ray runtime started."  # in the words of `ray start`
 _COMMON = (
     "--block",
     "--disable-usage-stats",
@@ -75,11 +80,11 @@ class RayNode:
         return self._start.poll() is not None
 
     def trains(self) -> bool:
-        """True while an actor of ours is on it."""
+        """True while something of a driver is on it: Ray's own processes have titles, too."""
         for process in self._processes():
             with suppress(psutil.Error):
                 title = " ".join(process.cmdline()[:1])
-                if title.startswith("ray::") and not title.startswith("ray::IDLE"):
+                if title.startswith("ray::") and not title.startswith(RAYS_OWN):
                     return True
         return False
 
@@ -104,7 +109,20 @@ def own_address() -> str:
     """The address by which other nodes reach this one."""
     import ray.util
 
-    return str(ray.util.get_node_ip_address())  # type: ignore[no-untyped-call]
+    address = str(ray.util.get_node_ip_address())  # type: ignore[no-untyped-call]
+    if not address.startswith("127."):
+        return address
+    # Without a way to other networks Ray takes the address of the node's name, which Debian's
+    # /etc/hosts has on loopback; Slurm's name for the node may have another.
+    for name in (os.environ.get("SLURMD_NODENAME", ""), socket.getfqdn()):
+        with suppress(OSError):
+            for info in socket.getaddrinfo(name, None, socket.AF_INET):
+                if not str(info[4][0]).startswith("127."):
+                    return str(info[4][0])
+    raise Failure(
+        f"{socket.gethostname()} knows no address of its own but {address}, by which no other node "
+        "reaches it: its name must resolve to one, in /etc/hosts or by DNS."
+    )
 
 
 @contextmanager
@@ -134,9 +152,10 @@ def head_node(address: str, token: Path, folder: Path, log: Path) -> Iterator[tu
             "--include-dashboard=false",
             f"--temp-dir={folder}",
         )
+        before = log.stat().st_size if log.exists() else 0
         node = RayNode(options, {**HEALTH, **secret(token)}, log)
         try:
-            if _answers(node, address, port):
+            if _has_started(node, log, before):
                 yield node, f"{address}:{port}"
                 return
         finally:
@@ -163,11 +182,11 @@ def secret(token: Path) -> dict[str, str]:
     return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)}
 
 
-def _answers(node: RayNode, address: str, port: int) -> bool:
+def _has_started(node: RayNode, log: Path, position: int) -> bool:
+    """True once Ray says so; a port that answers may be another program's."""
     give_up = time.monotonic() + START_S
     while not node.is_over and time.monotonic() < give_up:
-        with suppress(OSError):
-            socket.create_connection((address, port), 1.0).close()
+        if STARTED.encode() in log.read_bytes()[position:]:
             return True
         time.sleep(0.2)
     return False
@@ -175,9 +194,9 @@ def _answers(node: RayNode, address: str, port: int) -> bool:
 
 def _free_ports(count: int) -> list[int]:
     with ExitStack() as probes:  # together, so that they differ
-        found = []
+        ports = []
         for _ in range(count):
             probe = probes.enter_context(socket.socket())
             probe.bind(("", 0))
-            found.append(int(probe.getsockname()[1]))
-        return found
+            ports.append(int(probe.getsockname()[1]))
+        return ports

@@ -1,18 +1,23 @@
-"""Batch scripts of a sweep's jobs, and their submission: stored before sbatch is asked."""
+"""Batch scripts of jobs, and their submission: stored before sbatch runs."""
 
 from __future__ import annotations
 
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
 from sweep.slurm import queue
-from sweep.slurm.folder import Kind, SlurmFolder, SubmittedJob
-from sweep.slurm.slurm_yaml import SlurmYaml, Worker
+from sweep.slurm.folder import SlurmFolder
+from sweep.slurm.jobs import Kind, SubmittedJob
+from sweep.slurm.slurm_yaml import Head, SlurmYaml, Worker, limit_s
 from sweep.study.advice import STORAGE
+from trainables.code_version import code_version
 from trainables.errors import Failure, Misuse, SweepError
 from trainables.machine.atomic_files import write_atomically
 
+SETUP_S = 120.0  # for setup's lines and the start of Python
+_VERSION = "from trainables.code_version import code_version; print(code_version())"
 MODULES = {"head": "sweep.cluster.slurm_head", "worker": "sweep.slurm.worker"}
 
 
@@ -30,7 +35,7 @@ def submit(
     job = folder.intend(kind)
     script = folder.path / "jobs" / f"{job.name}.sh"
     write_atomically(script, _script(folder, given, job).encode())
-    log = folder.head_log if kind == "head" else folder.logs / f"{job.name}.log"
+    log = folder.head_log if kind == "head" else folder.logs / "worker-%j.log"
     options = [f"--job-name={job.name}", f"--output={log}", "--open-mode=append"]
     if after:
         options.append(f"--dependency=afterany:{after}")
@@ -44,10 +49,57 @@ def submit(
 
 
 def try_out(folder: Path, given: SlurmYaml, kind: Kind) -> str:
-    """What Slurm says of a job of this kind, which is not submitted. Raises as ``submit``."""
+    """The answer of Slurm to a job of this kind, which is not submitted. Raises as ``submit``."""
+    shape = given.worker if kind == "worker" else given.head
+    wanted = [
+        one for one in queue.partitions()
+        if (one.is_default if shape.partition is None else one.name in shape.partition.split(","))
+    ]  # fmt: skip
     script = folder / f"{kind}.sh"
     script.write_text("#!/bin/bash\nexit\n")
-    return queue.try_out(_options(given, kind), script)
+    there = "; ".join(map(str, wanted))
+    try:
+        answer = queue.try_out(_options(given, kind), script)
+    except queue.Refused as error:
+        raise queue.Refused(f"{error}" + (f" ({there})" if there else "")) from error
+    # Many sites let a job that asks for more time wait for ever.
+    if wanted and not any(_has_time(one.time, shape) for one in wanted):
+        raise queue.Refused(f"its time is {shape.time}, and {there}")
+    return answer
+
+
+def try_python(given: SlurmYaml) -> str:
+    """The version of this program that jobs have, after the lines of setup.
+
+    Raises Refused, in the words of what failed.
+    """
+    python = given.python or sys.executable
+    words = shlex.join([*shlex.split(given.container or ""), python, "-c", _VERSION])
+    script = "\n".join(["set -e", "cd /", *given.setup, words])
+    try:
+        ran = subprocess.run(
+            ["bash", "-lc", script],
+            capture_output=True, text=True, timeout=SETUP_S, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise queue.Refused(f"setup and Python take more than {SETUP_S:.0f} s") from None
+    lines = (ran.stderr if ran.returncode else ran.stdout).strip().splitlines()
+    if ran.returncode or not lines:
+        end = lines[-1] if lines else f"exit code {ran.returncode} without a word"
+        raise queue.Refused(f"the lines of setup, or {python} after them, end with: {end}")
+    if lines[-1] != code_version():
+        raise queue.Refused(
+            f"{python} has version {lines[-1]} of this program, and this one is {code_version()}"
+        )
+    return f"{python} has {lines[-1]}"
+
+
+def _has_time(most: str, shape: Head) -> bool:
+    try:
+        limit, wanted = limit_s(most), None if shape.time is None else limit_s(str(shape.time))
+    except ValueError:  # n/a
+        return True
+    return limit is None or shape.time is None or (wanted is not None and wanted <= limit)
 
 
 def _options(given: SlurmYaml, kind: Kind) -> list[str]:
@@ -66,23 +118,18 @@ def _script(folder: SlurmFolder, given: SlurmYaml, job: SubmittedJob) -> str:
     places = {STORAGE: given.storage, "SWEEP_DATA": given.data, "SWEEP_CACHE": given.cache}
     exports = [f"export {n}={shlex.quote(v)}" for n, v in places.items() if v is not None]
     python = given.python or sys.executable
-    words = [
-        *given.container,
-        python,
-        "-m",
-        MODULES[job.kind],
-        folder.storage,
-        folder.sweep,
-        job.name,
-    ]
+    what = [MODULES[job.kind], folder.storage, folder.sweep, job.name]
+    words = [*shlex.split(given.container or ""), python, "-m", *what]
     shape = given.worker if job.kind == "worker" else given.head
     if isinstance(shape, Worker) and shape.nodes > 1:
-        words = ["srun", "--kill-on-bad-exit=0", "--wait=0", "--export=ALL", *words]
+        # Tasks do not inherit --cpus-per-task since Slurm 22.05.
+        cpus = f"--cpus-per-task={shape.cpus}"
+        words = ["srun", cpus, "--kill-on-bad-exit=0", "--wait=0", "--export=ALL", *words]
     return "\n".join(
         [
             "#!/bin/bash -l",  # modules are functions of a login shell
             f"# {job.kind} of the sweep {folder.sweep}; written by `sweep submit`",
-            *(f"cd -- {shlex.quote(str(Path.home()))}" for _ in range(Path.home().is_dir())),
+            f"cd -- {shlex.quote(str(Path.home()))} || cd /",  # not every node has the home
             *exports,
             "set -e",
             *given.setup,

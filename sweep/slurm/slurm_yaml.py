@@ -1,4 +1,4 @@
-"""A slurm.yaml: the site's partitions, the shapes of jobs, and places that all nodes see.
+"""A slurm.yaml: partitions, shapes of jobs, and places that all nodes see.
 
 Options are those of sbatch (https://slurm.schedmd.com/sbatch.html); docs/slurm.md explains them.
 """
@@ -11,14 +11,13 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated
 
-import yaml
-
 from sweep.strict_yaml import OnceEach, parsed, text_of
 from trainables.config.fields import Rule, Section, Untyped, at_least
 from trainables.errors import Misuse, UnknownName
 from trainables.fetching.remote_folders import is_address
 
 FILL_IN = "FILL-IN"  # what the file that comes along has in the place of names of a site
+LEAST_S, LEAST_MB = 120.0, 1000
 LEAD_S, LEAST_LEAD_S = 120.0, 20.0  # before a job's time limit, in which its arms leave it
 _TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
 _MEMORY = re.compile(r"\d+[KMGT]?", re.IGNORECASE)
@@ -32,7 +31,7 @@ _OWN_OPTIONS = {
     "job-name": "", "J": "", "output": "", "o": "", "error": "", "e": "", "signal": "",
     "array": "", "a": "", "dependency": "", "d": "", "requeue": "", "no-requeue": "",
     "parsable": "", "wrap": "", "export": "", "ntasks": "", "n": "", "ntasks-per-node": "",
-    "open-mode": "", "wait": "", "W": "",
+    "open-mode": "", "wait": "", "W": "", "clusters": "", "M": "",
 }  # fmt: skip
 
 
@@ -65,34 +64,39 @@ def _is_time(value: object) -> bool:
         seconds = limit_s(str(value))
     except ValueError:
         return False
-    return not isinstance(value, bool) and (seconds is None or seconds >= 60)
+    return not isinstance(value, bool) and (seconds is None or seconds >= LEAST_S)
+
+
+def _is_memory(value: object) -> bool:
+    is_number = bool(_MEMORY.fullmatch(str(value)))
+    return is_number and (not str(value).isdecimal() or int(str(value)) >= LEAST_MB)
 
 
 def _words_are(value: object) -> bool:
-    return isinstance(value, str) and bool(_WORD.fullmatch(value)) and FILL_IN not in value
+    return isinstance(value, str) and bool(_WORD.fullmatch(value))
 
 
-Word = Annotated[str | None, Rule(_words_are, "one word, and filled in")]
+Word = Annotated[str | None, Rule(_words_are, "one word")]
 Time = Annotated[
     str | int | None,
     Untyped(
         lambda value: value is None or _is_time(value),
-        "a time limit of at least a minute as sbatch reads it, like 150 (minutes), 2:30:00 or "
+        "a time limit of at least two minutes as sbatch reads it, like 150 (minutes), 2:30:00 or "
         "1-00:00:00, or null",
     ),
 ]
 Memory = Annotated[
     str | int | None,
     Untyped(
-        lambda value: value is None or bool(_MEMORY.fullmatch(str(value))),
-        "a number of MB, or one with K, M, G or T, like 224G, or null",
+        lambda value: value is None or _is_memory(value),
+        "a number with K, M, G or T, like 224G, or one of MB from 1000 up, or null",
     ),
 ]
 
 
 @dataclass(frozen=True)
-class Job(Section):
-    """Shape of a kind of job, in the words of sbatch; null: the site's default."""
+class Head(Section):
+    """Shape of a job, in the words of sbatch; null: the site's default."""
 
     partition: Word = None
     account: Word = None
@@ -136,13 +140,17 @@ class Job(Section):
 
 
 @dataclass(frozen=True)
-class Worker(Job):
+class Worker(Head):
     """Shape of a job that trains: so many nodes of one shape at once."""
 
     gpus: Annotated[int, at_least(0)] = 0  # of each node
     gpu_type: Word = None  # as the site's gres names it; null: any
     nodes: Annotated[int, at_least(1)] = 1
     most: Annotated[int, at_least(1)] = 4  # jobs at a time
+
+    def _check(self) -> None:
+        super()._check()
+        self.require(self.gpu_type is None or self.gpus > 0, "gpu_type", "null without gpus")
 
     def options(self) -> list[str]:
         """Options of sbatch for the shape."""
@@ -168,25 +176,18 @@ class SlurmYaml(Section):
     cache: str | None = None  # SWEEP_CACHE, likewise
     python: str | None = None  # of every job; null: that which runs `sweep submit`
     setup: tuple[str, ...] = ()  # lines of shell with which every job begins
-    container: tuple[str, ...] = ()  # words before Python: how it is run in a container
-    head: Job = Job()  # the job that drives a sweep; it trains nothing
+    container: str | None = None  # a command that runs the one after it in a container
+    head: Head = Head()  # the job that drives a sweep; it trains nothing
     worker: Worker = Worker()
     poll_s: Annotated[float, at_least(1.0)] = 60.0  # between two looks at Slurm's queue, of all
 
     def _check(self) -> None:
-        for name in ("storage", "data", "cache", "python"):
-            value = getattr(self, name)
-            filled_in = value is None or FILL_IN not in value
-            self.require(filled_in, name, "filled in", "name your own place, or leave the key out")
         if self.data is not None:
             is_place = os.path.isabs(self.data) or is_address(self.data)
             self.require(is_place, "data", "an absolute folder, or an address")
         for name in ("cache", "python"):
             value = getattr(self, name)
             self.require(value is None or os.path.isabs(value), name, "an absolute path")
-        for name in ("setup", "container"):
-            lines = getattr(self, name)
-            self.require(not any(FILL_IN in line for line in lines), name, "filled in")
 
 
 class _Loader(OnceEach):
@@ -212,19 +213,21 @@ def is_slurm_yaml(path: str | os.PathLike[str]) -> bool:
     if file.suffix not in (".yaml", ".yml") or not file.is_file():
         return False
     try:
-        plain = yaml.load(file.read_text(encoding="utf-8"), _Loader)
-    except (OSError, ValueError, yaml.YAMLError):
-        plain = None
-    if not isinstance(plain, dict):
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
         return "slurm" in file.name
-    if {"provider", "cluster_name", "available_node_types", "apiVersion"} & set(plain):
+    keys = set(
+        re.findall(r"^([A-Za-z_]+)[ ]*:", text, re.MULTILINE)
+    )  # of a file with a mistake, too
+    if keys & {"provider", "cluster_name", "available_node_types", "apiVersion"}:
         return False
-    return "slurm" in file.name or bool({f.name for f in fields(SlurmYaml)} & set(plain))
+    return "slurm" in file.name or bool(keys & {f.name for f in fields(SlurmYaml)})
 
 
 def read(path: str | os.PathLike[str]) -> SlurmYaml:
     """The file, checked. Raises Misuse, which names it, the key, and what is allowed."""
-    plain = parsed(path, text_of(path, "slurm.yaml"), _Loader)
+    text = text_of(path, "slurm.yaml")
+    plain = parsed(path, text, _Loader)
     if not isinstance(plain, dict):
         raise Misuse(f"{path} must be a mapping of keys like storage, head and worker.")
     wrong = [key for key in plain if not isinstance(key, str)]
@@ -238,11 +241,15 @@ def read(path: str | os.PathLike[str]) -> SlurmYaml:
             f"{path} lacks the key storage: an absolute folder that the login node and every "
             "compute node see."
         )
-    given = {
-        name: {} if plain[name] is None and name in _SECTIONS else plain[name] for name in plain
-    }
+    lines = [line.partition("#")[0] for line in text.splitlines()]
+    if left := [number for number, line in enumerate(lines, 1) if FILL_IN in line]:
+        raise Misuse(
+            f"{path} has {FILL_IN} in line {', '.join(map(str, left))}: write what your site has, "
+            "or delete the line (storage must stay)."
+        )
+    sections = {name: plain.get(name) or {} for name in _SECTIONS}  # an empty one is null
     try:
-        return SlurmYaml.from_json(given)
+        return SlurmYaml.from_json({**plain, **sections})
     except Misuse as error:
         raise Misuse(f"{path}: {error}") from error
 

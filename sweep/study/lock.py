@@ -134,7 +134,7 @@ def driver_of(objects: ObjectStore, sweep: str) -> Driver | None:
     if objects.is_local:
         holder, is_certain = _lock_holder(objects, sweep)
         if holder is not None:
-            return replace(holder, waits_for=heartbeat.waits_for(objects, sweep))
+            return replace(holder, job=job, waits_for=heartbeat.waits_for(objects, sweep))
         if is_certain:
             return by_job
     beat = heartbeat.living(objects, sweep)

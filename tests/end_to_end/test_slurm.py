@@ -6,6 +6,7 @@ Writes what it measured to build/slurm.json.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections import Counter
@@ -16,7 +17,8 @@ from typing import Any
 import pytest
 
 from search_spaces.space import SearchSpace
-from sweep.slurm.folder import Head, SlurmFolder
+from sweep.slurm.folder import SlurmFolder
+from sweep.slurm.jobs import Head
 from sweep.study.definition import Definition, load_definition
 from tests.lab.slurm import SlurmLab, slurm_lab, why_not
 from tests.support.drivers import ROOT, records, table, tiny, undisturbed, wait_until
@@ -227,7 +229,7 @@ exec /usr/bin/sbatch "$@"
 """
 
 
-def test_answers_that_are_lost_and_a_queue_that_is_full(
+def test_answers_that_are_lost_a_queue_that_is_full_and_one_allocation_of_two_nodes(
     site: Site, trained_inline: ObjectStore
 ) -> None:
     lab = site.lab
@@ -235,7 +237,8 @@ def test_answers_that_are_lost_and_a_queue_that_is_full(
     programs.mkdir()
     (programs / "sbatch").write_text(LOSING.format(folder=programs))
     (programs / "sbatch").chmod(0o755)
-    lab.write_yaml(f"worker: {WORKER}\nsetup: ['export PATH={programs}:$PATH']\n")
+    shape = "{cpus: 1, nodes: 2, most: 1, time: 30}"  # one allocation
+    lab.write_yaml(f"worker: {shape}\nsetup: ['export PATH={programs}:$PATH']\n")
     site.write_space()
     path = f"{programs}:{Path(sys.executable).parent}:/usr/bin:/bin"
     lab.run("sbatch -N2 --exclusive -o /dev/null --job-name=others --wrap 'sleep 600'")
@@ -252,8 +255,73 @@ def test_answers_that_are_lost_and_a_queue_that_is_full(
     assert "stopped" in lab.sweep("status", "tiny")
     lab.sweep("resume", "tiny", **site.variables)
     lab.run("scancel --name=others")
+    site.faults.rest(1.0)
+    site.reported(2)
+    nodes = {lab.node_of(pid) for pid in lab.processes("ray::ArmTrial")}
+    assert nodes == {"node1", "node2"}
+    lab.sweep("stop", "tiny")  # while it trains
+    lab.sweep("resume", "tiny", **site.variables)  # which waits for the end of its jobs
+    site.faults.rest(0)
     site.ends()
     assert (programs / "lost-worker").exists()
     objects = lab.objects
     asked = load_definition(objects, "tiny")
     assert table(objects, asked) == undisturbed(trained_inline, asked)
+
+
+STRANGER = 65534  # nobody, who has an account here like everybody
+TALK = """
+import os, sys
+os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN="0" * 64)
+import ray
+ray.init(address=sys.argv[1], logging_level="ERROR", log_to_driver=False)
+print("talked", len(ray.nodes()))
+"""
+
+
+def test_two_users_side_by_side_cannot_reach_each_others_ray(site: Site) -> None:
+    lab = site.lab
+    lab.write_yaml(f"worker: {WORKER}\n")
+    site.write_space()
+    site.faults.rest(1.5)
+    home = lab.folder / "home-of-nobody"
+    theirs = {"HOME": str(home), "USER": "nobody", "SWEEP_ADDRESS": "slurm.yaml"}
+    for folder in (home, lab.folder / "theirs"):
+        folder.mkdir()
+        os.chown(folder, STRANGER, STRANGER)
+    text = (lab.home / "slurm.yaml").read_text()
+    (home / "slurm.yaml").write_text(text.replace(str(lab.storage), str(lab.folder / "theirs")))
+    (home / "tiny.json").write_text((lab.home / "tiny.json").read_text())
+    (home / "talk.py").write_text(TALK)
+    site.submit()
+    site.reported()
+    mine = site.head()
+
+    def as_stranger(command: str) -> Any:
+        return lab.run(command, check=False, user=STRANGER, variables=theirs, timeout_s=180)
+
+    refused = as_stranger(f"python talk.py {mine.address}")
+    assert refused.returncode != 0
+    assert "talked" not in refused.stdout
+    assert "token" in refused.stderr.lower()
+    assert as_stranger(f"cat {site.folder().token}").returncode != 0
+    stopped = as_stranger(f"SWEEP_ADDRESS= sweep stop tiny --storage {lab.storage}")
+    assert "Permission denied" in stopped.stderr
+    for pid in site.lab.run("pgrep -f gcs_server").stdout.split():
+        assert as_stranger(f"kill {pid}").returncode != 0
+    assert as_stranger(f"scancel {mine.id}").stderr  # Slurm's own: access denied
+    # Now one of theirs beside it, on the same nodes.
+    assert as_stranger("sweep submit tiny.json --name tiny").stdout == "tiny\n"
+    there = SlurmFolder(str(lab.folder / "theirs"), "tiny")
+    wait_until(lambda: (head := there.head()) is not None and head.address != "", LONG_S)
+    other = there.head()
+    assert other is not None
+    (lab.home / "talk.py").write_text(TALK)
+    back = lab.run(f"python talk.py {other.address}", check=False, timeout_s=180)
+    assert (back.returncode != 0, "talked" in back.stdout) == (True, False)
+    site.faults.rest(0)
+    wait_until(lambda: there.over() is not None, LONG_S)
+    over = there.over()
+    assert over is not None
+    assert over.is_good, there.head_log.read_text()
+    site.ends()

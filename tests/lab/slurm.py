@@ -104,7 +104,7 @@ class SlurmLab:
         start = folder / "start-node"
         start.write_text(START_NODE.format(folder=folder))
         start.chmod(0o755)
-        inner = ("bash", str(BOOT), str(folder), str(cpus), *NODES)
+        inner = ("bash", str(BOOT), str(folder), str(cpus), sys.base_prefix, *NODES)
         self._log = (folder / "boot.log").open("w")
         self._boot = subprocess.Popen(
             ("unshare", *SPACES, "--fork", "--mount-proc", "--kill-child=KILL", *inner),
@@ -163,7 +163,8 @@ class SlurmLab:
             **{n: v for n, v in os.environ.items() if n.startswith("OPENBLAS_")},
             **(variables or {}),
         }  # fmt: skip
-        as_user = () if user is None else ("setpriv", f"--reuid={user}", "--clear-groups")
+        who = ("setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups")
+        as_user = () if user is None else who
         return [
             *("nsenter", "-t", str(self.pid), *SPACES, *as_user, "env", "-i"),
             *(f"{name}={value}" for name, value in words.items()),

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # PID 1 of a Slurm cluster: a login node, which runs the controller, and nodes with addresses of their own
 #
-# slurm.sh FOLDER CPUS NODE...
+# slurm.sh FOLDER CPUS PYTHON NODE...
+#   PYTHON   the folder of the interpreter, which every user shall see although it lie below /root
 # Runs in namespaces of its own, whose processes die with it. Prints "up" once all nodes are idle.
 set -euo pipefail
-folder=$1 cpus=$2
-shift 2
+folder=$1 cpus=$2 python=$3
+shift 3
 export SLURM_CONF=$folder/slurm.conf PATH=$PATH:/usr/sbin:/sbin
 hostname login
 mkdir -p "$folder"/{state,log,munge,nodes}
@@ -18,6 +19,13 @@ ip link set lo up
 ip link add switch type bridge
 ip addr add 10.78.0.1/24 dev switch
 ip link set switch up
+if [[ $python == /root/* ]]; then
+  mkdir "$folder/python"
+  mount --bind "$python" "$folder/python"
+  mount -t tmpfs -o mode=755 tmpfs /root
+  mkdir -p "$python"
+  mount --bind "$folder/python" "$python"
+fi
 chmod 700 "$folder/munge"
 dd if=/dev/urandom of="$folder/munge/key" bs=1 count=1024 status=none
 chmod 400 "$folder/munge/key"

@@ -16,6 +16,7 @@ from typing import NamedTuple
 # Slurm sets the second one where no --cpus-per-task was asked for; then SGE, PBS and LSF.
 SHARES = ("SLURM_CPUS_PER_TASK", "SLURM_CPUS_ON_NODE", "NSLOTS", "NCPUS", "LSB_DJOB_NUMPROC")
 # A quota counts by its period, and each of the two files of version 1 holds one of them.
+KILLS = ("memory.events", "memory.oom_control")  # of version 2, and of version 1
 V2, V1 = "cpu.max", ("cpu.cfs_quota_us", "cpu.cfs_period_us")
 
 
@@ -47,6 +48,12 @@ def counted(environment: Mapping[str, str] | None = None, proc: Path = Path("/pr
     return min(limits, key=lambda cores: cores.number)
 
 
+def memory_kills(proc: Path = Path("/proc/self")) -> int:
+    """Count the processes that a memory limit of this one's control groups has killed."""
+    lines = (line.split() for g in _groups(proc, "memory") for n in KILLS for line in _lines(g / n))
+    return max((int(words[1]) for words in lines if words[:1] == ["oom_kill"]), default=0)
+
+
 def _by_affinity() -> int:
     try:
         return len(os.sched_getaffinity(0))
@@ -59,8 +66,8 @@ def _quota(proc: Path) -> float | None:
     return min((quota for folder in _groups(proc) for quota in _quotas(folder)), default=None)
 
 
-def _groups(proc: Path) -> Iterator[Path]:
-    """The folders of the process's control groups that bound its cores, with all above them.
+def _groups(proc: Path, controller: str = "cpu") -> Iterator[Path]:
+    """The folders of the process's control groups under a controller, with all above them.
 
     A container may see its own group as the root of what is mounted, whatever the group's name.
     """
@@ -69,7 +76,7 @@ def _groups(proc: Path) -> Iterator[Path]:
     for _, controllers, name in (words for words in lines if len(words) == 3):
         for kind, options, root, place in mounts:
             is_v2 = kind == "cgroup2" and not controllers
-            is_v1 = kind == "cgroup" and "cpu" in controllers.split(",") and "cpu" in options
+            is_v1 = kind == "cgroup" and {controller} <= {*options} & {*controllers.split(",")}
             if not is_v2 and not is_v1:
                 continue
             inside = Path(name)

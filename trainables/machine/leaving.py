@@ -1,4 +1,4 @@
-"""Sign that this machine is about to go: its arms end at their next report, and go on elsewhere."""
+"""Sign that this machine is about to go, so that its arms end at a report."""
 
 from __future__ import annotations
 

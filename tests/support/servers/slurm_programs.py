@@ -5,10 +5,13 @@ For what no real Slurm does on order; tests/end_to_end/test_slurm.py has a real 
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 
 import pytest
+
+from sweep.slurm import queue
 
 SBATCH = """
 [[ "$*" == *--test-only* ]] && {{ echo "Job 9 to start at ..." >&2; exit 0; }}
@@ -19,6 +22,10 @@ echo "$@" >>{folder}/submitted
 echo "$id|$name|PENDING|Resources" >>{folder}/queue
 [ -e {folder}/loses ] && {{ rm {folder}/loses; echo "Socket timed out" >&2; exit 1; }}
 echo $id
+"""
+SCONTROL = """
+[ "$2" = config ] && {{ echo "ClusterName             = stub"; exit; }}
+cat {folder}/job-$4 2>/dev/null
 """
 SCANCEL = """
 shift; for id in "$@"; do sed -i "/^$id|/d" {folder}/queue; echo $id >>{folder}/cancelled; done
@@ -37,9 +44,10 @@ class SlurmPrograms:
         self.write("sbatch", SBATCH)
         self.write("squeue", "cat {folder}/queue")
         self.write("scancel", SCANCEL)
-        self.write("scontrol", "cat {folder}/job-${{4}} 2>/dev/null")
+        self.write("scontrol", SCONTROL)
         monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-        monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+        monkeypatch.setattr(queue, "_last_s", -math.inf)
+        queue.cluster_name.cache_clear()
 
     def write(self, name: str, script: str) -> None:
         (self.folder / name).write_text("#!/bin/bash\n" + script.format(folder=self.folder))

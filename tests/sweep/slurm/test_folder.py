@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from sweep.slurm import folder as slurm_folder
-from sweep.slurm.folder import (
-    CLOCKS_S,
-    LATE_S,
-    Head,
-    SlurmFolder,
-    SubmittedJob,
-    failures_to_join,
-    trouble,
-)
-from sweep.slurm.queue import Listing, QueuedJob
+from sweep.slurm.folder import CLOCKS_S, LATE_S, SlurmFolder, failures_to_join, trouble
+from sweep.slurm.jobs import Head, KnownJob, SubmittedJob
 from tests.support.servers.slurm_programs import SlurmPrograms
 from trainables.errors import StoreError
 
-NOTHING = ()
+POLL_S = 0.01
 
 
 @pytest.fixture
@@ -33,18 +26,19 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SlurmPrograms:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> SlurmFolder:
+def folder(tmp_path: Path, programs: SlurmPrograms) -> SlurmFolder:
     there = SlurmFolder(str(tmp_path), "tiny")
     there.begin({"slurm": {"storage": str(tmp_path)}, "submission": {"name": "tiny"}, "known": ""})
     return there
 
 
-def listed(*jobs: SubmittedJob, later_s: float = 2 * LATE_S) -> Listing:
-    queued = tuple(QueuedJob(job.id or "77", job.name, "PENDING", "Priority") for job in jobs)
-    return Listing(time.time() + later_s, queued)
+def later(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Let so much time pass."""
+    now = time.time
+    monkeypatch.setattr(time, "time", lambda: now() + seconds)
 
 
-def only(folder: SlurmFolder) -> slurm_folder.KnownJob:
+def only(folder: SlurmFolder) -> KnownJob:
     (known,) = folder.jobs()
     return known
 
@@ -67,27 +61,57 @@ def test_jobs_of_an_earlier_submission_begin_no_more(folder: SlurmFolder) -> Non
     assert not folder.knows(job.name)
 
 
-def test_a_job_whose_answer_was_lost_is_known_by_its_name(folder: SlurmFolder) -> None:
+def test_a_job_whose_answer_was_lost_is_known_by_its_name(
+    folder: SlurmFolder, programs: SlurmPrograms
+) -> None:
     job = folder.intend("head")
-    folder.settle(listed(job))
+    (programs.folder / "queue").write_text(f"77|{job.name}|PENDING|Priority\n")
+    folder.settle(POLL_S)
     assert only(folder).id == "77"
 
 
-def test_a_submission_that_nobody_knows_of_is_given_up_after_a_while(folder: SlurmFolder) -> None:
+def test_a_submission_that_nobody_knows_of_is_given_up_after_a_while(
+    folder: SlurmFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder.intend("head")
-    folder.settle(listed(later_s=LATE_S / 2))
+    later(monkeypatch, LATE_S / 2)
+    folder.settle(POLL_S)
     assert not only(folder).is_over
-    folder.settle(listed())
+    later(monkeypatch, LATE_S)
+    time.sleep(2 * POLL_S)
+    folder.settle(POLL_S)
     assert only(folder).is_over
 
 
-@pytest.mark.parametrize("later_s", [-1.0, CLOCKS_S / 2])
-def test_a_list_from_before_a_submission_says_nothing_of_it(
-    folder: SlurmFolder, programs: SlurmPrograms, later_s: float
+def test_a_list_from_just_after_a_submission_says_nothing_of_it(
+    folder: SlurmFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder.submitted(folder.intend("worker"), "7")
-    folder.settle(listed(later_s=later_s))
-    folder.settle(None)
+    later(monkeypatch, CLOCKS_S / 2)
+    folder.settle(POLL_S)
+    assert not only(folder).is_over
+
+
+@pytest.mark.parametrize("state", ["RUNNING", "PENDING", "SUSPENDED"])
+def test_a_job_that_a_list_lacks_is_not_over_where_slurm_says_it_is_there(
+    folder: SlurmFolder, programs: SlurmPrograms, monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
+    folder.submitted(folder.intend("worker"), "7")
+    programs.end("7", state)
+    later(monkeypatch, LATE_S)
+    folder.settle(POLL_S)
+    assert not only(folder).is_over
+
+
+@pytest.mark.parametrize("whose", [{"uid": -1}, {"cluster": "other"}])
+def test_jobs_of_another_user_or_cluster_are_not_judged_by_ones_own_list(
+    folder: SlurmFolder, monkeypatch: pytest.MonkeyPatch, whose: dict[str, Any]
+) -> None:
+    folder.submitted(folder.intend("worker"), "7")
+    file = folder.path / "sweep.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **whose}))
+    later(monkeypatch, LATE_S)
+    assert folder.settle(POLL_S) is None
     assert not only(folder).is_over
 
 
@@ -95,21 +119,27 @@ def test_a_list_from_before_a_submission_says_nothing_of_it(
     ("state", "words", "is_good"),
     [
         ("OUT_OF_MEMORY", "job 7 was killed for memory on node1: raise worker.memory", False),
-        ("NODE_FAIL", "job 7: its node was lost on node1", False),
-        ("PREEMPTED", "job 7 was preempted on node1", False),
-        ("TIMEOUT", "job 7 came to its time limit on node1", False),
-        ("CANCELLED", "job 7 was cancelled on node1", False),
+        ("NODE_FAIL", "job 7 lost its node on node1", True),
+        ("PREEMPTED", "job 7 was preempted on node1", True),
+        ("TIMEOUT", "job 7 reached its time limit on node1", True),
+        ("CANCELLED", "job 7 was cancelled on node1", True),
         ("COMPLETED", "job 7 ended on node1 as COMPLETED", True),
         ("FAILED", "job 7 ended on node1 as FAILED", False),
     ],
 )
 def test_a_job_that_ended_without_a_word_has_slurms(
-    folder: SlurmFolder, programs: SlurmPrograms, state: str, words: str, is_good: bool
+    folder: SlurmFolder,
+    programs: SlurmPrograms,
+    monkeypatch: pytest.MonkeyPatch,
+    state: str,
+    words: str,
+    is_good: bool,
 ) -> None:
     job = folder.submitted(folder.intend("worker"), "7")
     folder.claim(job.name, "7", "node1")
     programs.end("7", state)
-    folder.settle(listed())
+    later(monkeypatch, LATE_S)
+    folder.settle(POLL_S)
     end = only(folder).end
     assert end is not None
     assert words in end.why
@@ -147,7 +177,7 @@ def test_three_jobs_that_never_joined_are_told_of_with_their_log(folder: SlurmFo
     for number in range(3):
         job = folder.submitted(folder.intend("worker"), str(number))
         assert trouble(folder, 0.0) == ""
-        (folder.logs / f"{job.name}.log").write_text("one\nmodule: unknown module cuda/99\n")
+        (folder.logs / f"worker-{job.id}.log").write_text("one\nmodule: unknown module cuda/99\n")
         folder.ended(job.name, f"job {number} ended as FAILED", is_good=False)
     said = trouble(folder, 0.0)
     assert "3 worker jobs in a row ended before they joined: job 2 ended as FAILED" in said
@@ -156,6 +186,40 @@ def test_three_jobs_that_never_joined_are_told_of_with_their_log(folder: SlurmFo
     joined = folder.submitted(folder.intend("worker"), "8")
     folder.mark(joined.name, "joined")
     assert failures_to_join(folder, "worker") == []
+
+
+def test_a_sweep_that_trains_is_in_no_trouble_whatever_other_jobs_do(folder: SlurmFolder) -> None:
+    joined = folder.submitted(folder.intend("worker"), "8")
+    folder.mark(joined.name, "joined")
+    for number in range(3):
+        job = folder.submitted(folder.intend("worker"), str(number))
+        folder.ended(job.name, "a node without a disk", is_good=False)
+    assert trouble(folder, 0.0) == ""
+    folder.ended(joined.name, "left", is_good=True)
+    assert "3 worker jobs in a row" in trouble(folder, 0.0)
+
+
+def test_a_claim_that_a_file_server_answered_twice_is_ones_own(
+    folder: SlurmFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = folder.intend("worker")
+    link = os.link
+
+    def twice(source: Any, target: Any) -> None:
+        link(source, target)
+        raise FileExistsError(17, "File exists")
+
+    monkeypatch.setattr(os, "link", twice)
+    assert folder.claim(job.name, "7", "node1")
+    assert not folder.withdraw(job.name)
+
+
+def test_a_job_of_several_nodes_is_idle_when_all_are(folder: SlurmFolder) -> None:
+    job = folder.intend("worker")
+    assert not folder.is_idle(job.name, 0, 2, idle=True)
+    assert folder.is_idle(job.name, 1, 2, idle=True)
+    assert not folder.is_idle(job.name, 0, 2, idle=False)
+    assert not folder.is_idle(job.name, 1, 2, idle=True)
 
 
 def test_a_folder_that_cannot_be_read_is_no_empty_one(folder: SlurmFolder) -> None:
@@ -172,8 +236,12 @@ def test_cancelled_jobs_leave_the_queue_and_never_begin(
 ) -> None:
     job = folder.submitted(folder.intend("worker"), "7")
     lost = folder.intend("worker")
+    begun = folder.submitted(folder.intend("worker"), "9")
+    folder.claim(begun.name, "9", "node1")
     folder.cancel(folder.jobs())
-    assert programs.cancelled() == ["7"]
+    assert programs.cancelled() == ["7", f"--name={lost.name}"]
+    folder.cancel(folder.jobs(), begun=True)
+    assert "9" in programs.cancelled()
     assert not folder.claim(job.name, "7", "node1")
     assert not folder.claim(lost.name, "8", "node1")
 

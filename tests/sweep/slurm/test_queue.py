@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from sweep.slurm import queue
+from sweep.slurm.jobs import KnownJob, SubmittedJob
 from sweep.slurm.queue import NoAnswer, QueuedJob, QueueFull, Refused
 from trainables.errors import Misuse
 
@@ -22,8 +23,9 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Program:
     folder = tmp_path / "programs"
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("SLURM_CLUSTER_NAME", "lab")
+    monkeypatch.setattr(queue, "_last_s", -math.inf)
+    queue.cluster_name.cache_clear()
 
     def write(name: str, script: str) -> None:
         (folder / name).write_text(f"#!/bin/bash\n{script}\n")
@@ -33,7 +35,8 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Program:
 
 
 def test_a_submission_returns_the_id(program: Program, tmp_path: Path) -> None:
-    program("sbatch", f'echo "$@" >{tmp_path}/words; echo "42;east"')
+    script = f'echo "$@" >{tmp_path}/words; echo "You have 5 units left."; echo "42;east"; echo bye'
+    program("sbatch", script)
     assert queue.submit(["--mem=4G"], Path("/a/job.sh")) == "42"
     assert (tmp_path / "words").read_text() == "--parsable --mem=4G /a/job.sh\n"
 
@@ -48,6 +51,9 @@ def test_a_submission_returns_the_id(program: Program, tmp_path: Path) -> None:
         ("Batch job submission failed: Zero Bytes were transmitted or received", NoAnswer),
         ("Batch job submission failed: QOSMaxSubmitJobPerUserLimit", QueueFull),
         ("AssocMaxSubmitJobLimit", QueueFull),
+        ("QOSMaxGRESPerJob", Refused),
+        ("Job violates accounting/QOS policy (job submit limit, user's size)", Refused),
+        ("invalid --sockets-per-node", Refused),
     ],
 )
 def test_refusals_are_told_from_lost_answers(
@@ -76,28 +82,37 @@ def test_a_machine_without_slurm_is_named(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_the_queue_is_asked_once_in_a_while_by_all(program: Program, tmp_path: Path) -> None:
     program("squeue", f"echo asked >>{tmp_path}/asked; echo '7|sweep-a|PENDING|Resources'")
-    first = queue.listing(60.0)
+    first = queue.listing(tmp_path, 60.0)
     assert first is not None
     assert first.jobs == (QueuedJob("7", "sweep-a", "PENDING", "Resources"),)
-    assert queue.listing(60.0) == first
+    assert queue.listing(tmp_path, 60.0) == first
     assert len((tmp_path / "asked").read_text().split()) == 1
     time.sleep(0.02)
-    assert queue.listing(0.01) != first
+    assert queue.listing(tmp_path, 0.01) != first
     assert len((tmp_path / "asked").read_text().split()) == 2
 
 
 def test_a_controller_that_is_away_leaves_what_was_known(program: Program, tmp_path: Path) -> None:
     program("squeue", "echo '7|sweep-a|RUNNING|None'")
-    first = queue.listing(60.0)
+    first = queue.listing(tmp_path, 60.0)
     program("squeue", "echo 'slurm_load_jobs error: Unable to contact' >&2; exit 1")
     time.sleep(0.02)
-    assert queue.listing(0.01) == first
-    assert queue.listing(0.01, since_s=time.time()) is None  # none that is new
+    assert queue.listing(tmp_path, 0.01) == first
 
 
-def test_names_with_bars_and_strange_lines_do_no_harm(program: Program) -> None:
+def test_a_storage_that_cannot_be_written_makes_no_loop_of_questions(
+    program: Program, tmp_path: Path
+) -> None:
+    (tmp_path / ".slurm").write_text("")  # no folder can be made there
+    program("squeue", f"echo asked >>{tmp_path}/asked")
+    for _ in range(5):
+        queue.listing(tmp_path, 60.0)
+    assert len((tmp_path / "asked").read_text().split()) == 1
+
+
+def test_names_with_bars_and_strange_lines_do_no_harm(program: Program, tmp_path: Path) -> None:
     program("squeue", "echo '7|sweep-a|PENDING|Nodes|and more'; echo; echo strange")
-    listed = queue.listing(60.0)
+    listed = queue.listing(tmp_path, 60.0)
     assert listed is not None
     assert [job.reason for job in listed.jobs] == ["Nodes|and more"]
 
@@ -106,7 +121,7 @@ def test_jobs_get_nothing_of_this_job_or_another_cluster() -> None:
     here = {
         "SLURM_JOB_ID": "1", "SBATCH_PARTITION": "x", "RAY_ADDRESS": "a:1", "SWEEP_ADDRESS": "b",
         "SLURM_CONF": "/etc/slurm.conf", "HOME": "/h", "MLFLOW_TRACKING_URI": "http://m",
-        "RAY_TMPDIR": "/t", "SWEEP_DATA": "/d",
+        "RAY_TMPDIR": "/t", "SWEEP_DATA": "/d", "SQUEUE_STATES": "PD", "SLURM_CLUSTERS": "b",
     }  # fmt: skip
     kept = {"SLURM_CONF", "HOME", "MLFLOW_TRACKING_URI", "RAY_TMPDIR", "SWEEP_DATA"}
     assert set(queue.job_environment(here)) == kept
@@ -136,6 +151,10 @@ def test_nothing_is_cancelled_where_nothing_is_named(program: Program, tmp_path:
     program("scancel", f'echo "$@" >>{tmp_path}/words')
     queue.cancel([])
     assert not (tmp_path / "words").exists()  # scancel without a job may end them all
-    queue.cancel(["7", "8"])
-    assert (tmp_path / "words").read_text() == "--quiet 7 8\n"
-    assert os.environ["HOME"] == str(tmp_path)
+    queue.cancel([known(name, id) for name, id in (("a", "7"), ("b", "8"), ("c", ""))])
+    assert (tmp_path / "words").read_text() == "--quiet 7 8\n--quiet --name=c\n"
+
+
+def known(name: str, id: str) -> KnownJob:
+    job = SubmittedJob(name, "worker", 0.0, id)
+    return KnownJob(job, None, False, False, None, False)

@@ -22,11 +22,11 @@ def written(tmp_path: Path, text: str, name: str = "slurm.yaml") -> Path:
 
 def test_the_file_that_comes_along_is_read_once_it_is_filled_in(tmp_path: Path) -> None:
     text = (ROOT / "slurm.yaml").read_text()
-    with pytest.raises(Misuse, match=r"filled in"):
+    with pytest.raises(Misuse, match=r"has FILL-IN in line \d+, \d+, .*or delete the line"):
         read(written(tmp_path, text))
     given = read(written(tmp_path, text.replace("FILL-IN", "mine")))
     assert given.head.options() == [
-        "--partition=mine-cpu", "--time=1-00:00:00", "--cpus-per-task=1", "--mem=8G",
+        "--partition=mine-cpu", "--time=1-00:00:00", "--cpus-per-task=1", "--mem=4G",
     ]  # fmt: skip
     assert given.worker.options() == [
         "--partition=mine-gpu", "--time=2:30:00", "--cpus-per-task=28", "--mem=224G",
@@ -50,13 +50,20 @@ def test_each_line_of_it_that_is_commented_out_is_a_key(tmp_path: Path) -> None:
         ("data: /a\n", r"lacks the key storage: an absolute folder"),
         ("storage: sweeps\n", r"storage must be an absolute folder.*got 'sweeps'"),
         (f"{STORAGE}worker: {{gpu: 1}}\n", r"unknown field of Worker 'gpu'.*Did you mean 'gpus'"),
-        (f"{STORAGE}head: {{gpus: 1}}\n", r"unknown field of Job 'gpus'"),
+        (f"{STORAGE}head: {{gpus: 1}}\n", r"unknown field of Head 'gpus'"),
         (f"{STORAGE}worker: {{time: 2h}}\n", r"worker.time must be a time limit.*got '2h'"),
-        (f"{STORAGE}worker: {{time: 0:30}}\n", r"worker.time must be .* at least a minute"),
-        (f"{STORAGE}worker: {{memory: 3 GB}}\n", r"worker.memory must be a number of MB"),
+        (f"{STORAGE}worker: {{time: 0:30}}\n", r"worker.time must be .* at least two minutes"),
+        (
+            f"{STORAGE}worker: {{memory: 3 GB}}\n",
+            r"worker.memory must be a number with K, M, G or T",
+        ),
         (f"{STORAGE}worker: {{cpus: two}}\n", r"worker.cpus must be a whole number, got 'two'"),
         (f"{STORAGE}worker: {{most: 0}}\n", r"worker.most must be at least 1, got 0"),
-        (f"{STORAGE}worker: {{partition: FILL-IN-gpu}}\n", r"worker.partition must be .*filled in"),
+        (f"{STORAGE}worker: {{memory: 224}}\n", r"worker.memory must be .*from 1000 up"),
+        (f"{STORAGE}worker: {{gpu_type: a100}}\n", r"worker.gpu_type must be null without gpus"),
+        (f"{STORAGE}head: {{partiton: a}}\n", r"unknown field of Head 'partiton'.*'partition'"),
+        (f"{STORAGE}worker: {{partition: FILL-IN-gpu}}\n", r"has FILL-IN in line 2: write what"),
+        (f"{STORAGE}worker: {{sbatch: [-M, x]}}\n", r"worker.sbatch .*gives it itself"),
         (f"{STORAGE}worker: {{partition: a b}}\n", r"worker.partition must be one word"),
         (f"{STORAGE}worker: {{sbatch: [--mem=3]}}\n", r"worker.sbatch .*use the key memory"),
         (f"{STORAGE}head: {{sbatch: [--requeue]}}\n", r"head.sbatch .*gives it itself"),
@@ -88,7 +95,7 @@ def test_times_are_what_sbatch_takes_them_for(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("time", "lead_s"),
-    [(None, LEAD_S), ("UNLIMITED", LEAD_S), ("2:30:00", LEAD_S), (4, 60.0), (1, 20.0)],
+    [(None, LEAD_S), ("UNLIMITED", LEAD_S), ("2:30:00", LEAD_S), (4, 60.0), (2, 30.0)],
 )
 def test_jobs_are_told_in_time_to_leave(time: str | int | None, lead_s: float) -> None:
     assert Worker(time=time).lead_s == lead_s
@@ -102,6 +109,7 @@ def test_jobs_are_told_in_time_to_leave(time: str | int | None, lead_s: float) -
         ("site.yaml", STORAGE, True),
         ("site.yml", "worker: {}\n", True),
         ("site.yaml", "a: 1\n", False),
+        ("site.yaml", "worker: [\n", True),  # with a mistake
         ("slurm.yaml", "provider: {type: aws}\ncluster_name: a\n", False),
         ("slurm.txt", STORAGE, False),
     ],

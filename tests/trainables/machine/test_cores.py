@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trainables.machine.cores import counted, usable_cores
+from trainables.machine.cores import counted, memory_kills, usable_cores
 
 NO_JOB: dict[str, str] = {}
 
@@ -102,3 +102,22 @@ def test_doctor_says_what_keeps_a_process_to_few_cores(monkeypatch: pytest.Monke
     monkeypatch.setenv("SLURM_CPUS_PER_TASK", "1")
     assert usable_cores() == 1
     assert count_cores().finding == "1 for this process: SLURM_CPUS_PER_TASK is 1"
+
+
+def test_processes_that_a_memory_limit_killed_are_counted(tmp_path: Path) -> None:
+    proc = machine(tmp_path, "/slurm/job_7/step_batch")
+    assert memory_kills(proc) == 0
+    group(tmp_path, "slurm/job_7/step_batch", memory__events="low 0\noom 3\noom_kill 2")
+    assert memory_kills(proc) == 2
+
+
+def test_so_are_those_of_the_first_version(tmp_path: Path) -> None:
+    proc = tmp_path / "proc"
+    proc.mkdir()
+    (proc / "cgroup").write_text("4:cpu,cpuacct:/elsewhere\n9:memory:/slurm/job_7\n")
+    mount = f"31 1 0:3 / {tmp_path}/groups rw shared:2 - cgroup cgroup rw,memory\n"
+    (proc / "mountinfo").write_text(mount)
+    files = {"memory__oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 1"}
+    group(tmp_path, "slurm/job_7", **files)
+    assert memory_kills(proc) == 1
+    assert isinstance(memory_kills(), int)  # of this process
