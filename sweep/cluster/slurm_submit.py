@@ -65,9 +65,9 @@ def submit(file: str, sent: Submission, say: Callable[[str], None]) -> str:
         if not heads:
             _end_earlier_jobs(folder, given)
         if heads:
-            say(f"{sent.name} was submitted before: no job was added.")
             driving_jobs.set({sent.name: job_in_words(heads[0], given)})
             accept(objects, replace(sent, driven_by=heads[0].id or heads[0].name), say)
+            say(f"{sent.name} was submitted before: no job was added.")
             return f"job {driving_jobs.get()[sent.name]}"
         _refuse_shapes(given)
         if sent.definition is None:

@@ -257,10 +257,11 @@ def test_answers_that_are_lost_a_queue_that_is_full_and_one_allocation_of_two_no
     lab.run("scancel --name=others")
     site.faults.rest(1.0)
     site.reported(2)
-    nodes = {lab.node_of(pid) for pid in lab.processes("ray::ArmTrial")}
+    nodes = {lab.node_of(pid) for pid in lab.processes("ray::", ".train")}
     assert nodes == {"node1", "node2"}
     lab.sweep("stop", "tiny")  # while it trains
-    lab.sweep("resume", "tiny", **site.variables)  # which waits for the end of its jobs
+    wait_until(lambda: site.folder().over() is not None, GONE_S)
+    lab.sweep("resume", "tiny", **site.variables)  # while its jobs are still ending
     site.faults.rest(0)
     site.ends()
     assert (programs / "lost-worker").exists()
