@@ -143,18 +143,45 @@ def test_every_driver_of_a_job_has_its_budget_and_counts_hours_from_the_jobs_beg
 ) -> None:
     calls = []
 
-    def run(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
-        calls.append((command, options["env"]))
-        return subprocess.CompletedProcess(command, 0)
+    popen = subprocess.Popen
 
-    monkeypatch.setattr(subprocess, "run", run)
+    def start(command: list[str], **options: Any) -> subprocess.Popen[bytes]:
+        calls.append((command, options["env"]))
+        return popen(["true"])
+
+    monkeypatch.setattr(subprocess, "Popen", start)
     budget = Budget(max_arms=7, max_hours=2.0)
     sent = Submission("toy", options=budget.options)
-    assert drive(toy, sent, "", begun_s=1234.5) == 0
+    given: list[subprocess.Popen[bytes]] = []
+    assert drive(toy, sent, "", begun_s=1234.5, on_start=given.append) == 0
+    assert given[0].returncode == 0
     ((command, environment),) = calls
     assert command[-4:] == ["--max-arms", "7", "--max-hours", "2"]
     monkeypatch.setenv(BEGUN, environment[BEGUN])
     assert Budget(max_hours=2.0).begun_s == 1234.5
+
+
+def test_a_driver_that_refuses_ends_a_sweep_only_where_it_is_the_first(toy: ObjectStore) -> None:
+    """Of a head that follows another, data may be away for the moment."""
+    codes = iter([2, 2, 0])
+    assert supervise(toy, "toy", lambda known: next(codes), waits_s=(0.0,), is_first=False) == 0
+    assert supervise(toy, "toy", lambda known: 2, waits_s=(0.0,)) == 2
+
+
+def test_a_caller_may_handle_sigterm_itself(toy: ObjectStore) -> None:
+    signals: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: signals.append(number))
+    try:
+
+        def run(known: str) -> int:
+            os.kill(os.getpid(), signal.SIGTERM)
+            return 0
+
+        assert supervise(toy, "toy", run, sigterm_stops=False) == 0
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert signals == [signal.SIGTERM]
+    assert stop_request(toy, "toy") == ""
 
 
 def test_progress_starts_the_count_anew(toy: ObjectStore) -> None:
