@@ -7,6 +7,7 @@ import click
 from sweep.cli.options import (
     given_storage,
     name_argument,
+    named_here,
     newest_argument,
     only_option,
     open_sweep,
@@ -191,8 +192,8 @@ def register(
 @click.command()
 @name_argument
 @click.option("--yes", is_flag=True, help="Delete without asking.")
-@storage_option
-def rm(name: str, yes: bool, storage: str) -> None:
+@collected(place=Place)
+def rm(name: str, yes: bool, place: Place) -> None:
     """Show, then delete, a sweep and the arms that no other sweep uses.
 
     MLflow keeps its experiment: delete that in its own UI. The store remembers that a deleted
@@ -200,8 +201,11 @@ def rm(name: str, yes: bool, storage: str) -> None:
     """
     from sweep.confirmation import readings
 
-    tell_that_it_is_here(ON_HEAD)
-    objects = open_store(storage)
+    if place.address is not None and named_here("address"):
+        raise Misuse(f"--address must name a slurm.yaml here, got {place.address}: {ON_HEAD}")
+    if place.slurm is None:
+        tell_that_it_is_here(ON_HEAD)
+    objects = open_store(place.storage)
     if name not in sweep_names(objects):
         find_sweep(objects, name)
     _refuse_running(objects, name)

@@ -17,9 +17,11 @@ import threading
 import time
 import traceback
 import uuid
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
+from typing import TypeVar
 
 from sweep.cluster.submission import Submission
 from sweep.cluster.supervise import drive, supervise
@@ -40,9 +42,11 @@ from sweep.study import advice
 from sweep.study.advice import ASKED_FROM, SEES_STORAGE
 from sweep.study.lock import driver_of
 from sweep.study.opening import open_store
-from trainables.errors import Failure, Misuse, SweepError
+from trainables.errors import Failure, Misuse, StoreError, SweepError
 
 LOOK_S = 1.0
+PATIENCE_S = 600.0  # with files that cannot be reached
+T = TypeVar("T")
 TOLD_EVERY_S = 60.0
 END_S = 30.0  # of the time to leave: for a driver whose arms have not reported, and for its end
 SUCCESSOR_EVERY_S = 60.0  # between two looks whether it is in the queue still
@@ -54,10 +58,12 @@ def main() -> None:
     storage, sweep, name = sys.argv[1:]
     folder = SlurmFolder(storage, sweep)
     job = os.environ.get("SLURM_JOB_ID", "")
-    if folder.over() is not None or not folder.claim(name, job, socket.gethostname()):
+    if folder.over() is not None or not patiently(
+        lambda: folder.claim(name, job, socket.gethostname())
+    ):
         _say("this job was given up for lost, or the sweep's jobs have ended.")
         return
-    head = _HeadJob(folder, name, job)
+    head = patiently(lambda: _HeadJob(folder, name, job))
     for number in (signal.SIGUSR1, signal.SIGTERM):
         signal.signal(number, head.leave)
     try:
@@ -70,6 +76,18 @@ def main() -> None:
     _say(why)
     folder.ended(name, f"job {job} on {socket.gethostname()}: {why}", is_good=is_good)
     raise SystemExit(0 if is_good else 1)
+
+
+def patiently(action: Callable[[], T]) -> T:
+    """The result of an action, which is tried again for a while where files cannot be reached."""
+    give_up = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return action()
+        except (OSError, StoreError):
+            if time.monotonic() > give_up:
+                raise
+        time.sleep(LOOK_S)
 
 
 class _Leave(Exception):
@@ -91,7 +109,9 @@ class _HeadJob:
         self._known: str = about["known"]
         self._head = Head(uuid.uuid4().hex, name, job, socket.gethostname())
         self._ray: RayNode | None = None
-        self._has_lost_ray = False
+        self._has_lost_ray = self._is_urgent = False
+        self._has_put_head = False
+        self._submitting = threading.Lock()
         self._driver: subprocess.Popen[bytes] | None = None
         self._leaves = ""  # why this job ends and the sweep does not
         self._end_driver_at = 0.0
@@ -99,7 +119,7 @@ class _HeadJob:
 
     def leave(self, number: int, frame: FrameType | None) -> None:
         """Leave at a signal, whose handler this is."""
-        is_urgent = number == signal.SIGTERM
+        self._is_urgent = is_urgent = number == signal.SIGTERM
         self._leaves = self._leaves or (
             f"{signal.Signals(number).name} came (time limit, or preemption); the next job goes on"
         )
@@ -109,17 +129,19 @@ class _HeadJob:
 
     def run(self) -> str:
         """Drive; why this job ends."""
-        failed = failures_to_join(self._folder, "head")
+        failed = patiently(lambda: failures_to_join(self._folder, "head"))
         if len(failed) >= JOIN_FAILURES:
             end = failed[-1].end
             why = f"{len(failed)} head jobs in a row failed: {end.why if end else ''}"
-            self._folder.end_all(why, is_good=False)
-            self._end_jobs()
+            self._end_all(why, is_good=False)
             raise Failure(why)
-        self._submit_successor()
+        self._keep_successor()
+        threading.Thread(target=self._look_after_successor, daemon=True).start()
         self._submit_first_worker()
         log = self._folder.logs / f"head-{self._job}.ray.log"
-        self._folder.put_head(self._head)  # an earlier head, whose node was declared dead, ends
+        # An earlier head, whose node was declared dead, ends when it sees this.
+        patiently(lambda: self._folder.put_head(self._head))
+        self._has_put_head = True
         try:
             self._wait_for_lock()
             with (
@@ -138,18 +160,22 @@ class _HeadJob:
         except _Leave:
             if self._is_replaced():
                 return "another head drives the sweep now, or it was deleted"
-            self._submit_successor()
+            if not self._is_urgent:  # else whoever cancelled all jobs would get another one
+                self._keep_successor()
             if self._has_lost_ray:
                 raise Failure(self._leaves) from None
             return self._leaves
         except _NoWorkers as error:
-            self._folder.end_all(str(error), is_good=False)
-            self._end_jobs()
+            self._end_all(str(error), is_good=False)
             raise
         why, is_good = self._end_of(code)
-        self._folder.end_all(why, is_good=is_good)
-        self._end_jobs()
+        self._end_all(why, is_good=is_good)
         return why
+
+    def _end_all(self, why: str, *, is_good: bool) -> None:
+        with self._submitting:  # no successor is submitted after this
+            self._folder.end_all(why, is_good=is_good)
+        self._end_jobs()
 
     def _end_of(self, code: int) -> tuple[str, bool]:
         """The meaning of a driver's exit code in words, and True where all is well."""
@@ -204,13 +230,8 @@ class _HeadJob:
 
     def _watch(self) -> None:
         """End the driver when it is late, when another head has come, or the sweep was deleted."""
-        next_s = time.monotonic() + SUCCESSOR_EVERY_S
         while True:
             time.sleep(LOOK_S)
-            if time.monotonic() > next_s and not self._leaves:
-                next_s = time.monotonic() + SUCCESSOR_EVERY_S
-                with suppress(SweepError, OSError):  # the next look will do
-                    self._submit_successor()
             if self._leaves and time.monotonic() > self._end_driver_at:
                 self._end_driver_at = float("inf")
                 self._signal_driver(signal.SIGTERM)
@@ -221,6 +242,10 @@ class _HeadJob:
                 self._leaves = "it was replaced"
                 self._signal_driver(signal.SIGKILL)
                 return
+
+    def _is_replaced_by_other(self) -> bool:
+        there = self._folder.head()
+        return there is not None and there.owner != self._head.owner and self._has_put_head
 
     def _is_replaced(self) -> bool:
         there = self._folder.head()
@@ -240,6 +265,17 @@ class _HeadJob:
             if self._leaves or self._is_replaced():
                 raise _Leave
 
+    def _look_after_successor(self) -> None:
+        while True:
+            time.sleep(SUCCESSOR_EVERY_S)
+            if not self._leaves:
+                self._keep_successor()
+
+    def _keep_successor(self) -> None:
+        with self._submitting, suppress(SweepError, OSError):  # the next look will do
+            if self._folder.over() is None and not self._is_replaced_by_other():
+                self._submit_successor()
+
     def _submit_successor(self) -> None:
         """Have the next head in the queue; where Slurm does not take it, say what that means."""
         self._folder.settle(self._given.poll_s)
@@ -258,7 +294,7 @@ class _HeadJob:
     def _submit_first_worker(self) -> None:
         """Have a worker in the queue while Ray and the driver start; which asks for the others."""
         if all(one.is_over for one in self._folder.jobs("worker")):
-            with suppress(Misuse, Failure):  # the driver asks again, and says why none comes
+            with suppress(SweepError, OSError):  # the driver asks again, and says why none comes
                 scripts.submit(self._folder, self._given, "worker")
 
     def _end_jobs(self) -> None:

@@ -62,7 +62,13 @@ def submit(file: str, sent: Submission, say: Callable[[str], None]) -> str:
                 "Try again when it is through."
             ) from None
         heads = living_heads(folder, given)
+        about = folder.about()
+        if heads and about and stop_request(objects, sent.name) not in ("", about["known"]):
+            say(f"{sent.name} is still stopping; this waits for its end.")
+            _wait(lambda: not living_heads(folder, given), given)
+            heads = living_heads(folder, given)
         if not heads:
+            driving_jobs.set({n: j for n, j in driving_jobs.get().items() if n != sent.name})
             _end_earlier_jobs(folder, given)
         if heads:
             driving_jobs.set({sent.name: job_in_words(heads[0], given)})
@@ -77,7 +83,7 @@ def submit(file: str, sent: Submission, say: Callable[[str], None]) -> str:
         known = stop_request(objects, sent.name)
         accept(objects, sent, say)
         driver = driver_of(objects, sent.name)
-        if driver is not None:
+        if driver is not None and not driver.gone_after_s:  # else its head waits for that
             return str(driver)
         folder.begin(
             {"slurm": given.to_json(), "submission": sent.to_json(), "known": known,
@@ -121,19 +127,32 @@ def _end_earlier_jobs(folder: SlurmFolder, given: SlurmYaml) -> None:
 
     Raises Failure where it does not end: its jobs would take those of the next one for theirs.
     """
-    give_up = time.monotonic() + END_S
-    while True:
+
+    def left() -> list[KnownJob]:
         folder.settle(given.poll_s)
-        left = [known for known in folder.jobs() if not known.is_over]
-        folder.cancel([known for known in left if not known.has_begun])
-        heads = [known for known in left if known.has_begun and known.job.kind == "head"]
-        if not heads:
-            folder.cancel(left, begun=True)
-            return
-        if time.monotonic() > give_up:
-            raise Failure(
-                f"job {heads[0].id} of {folder.sweep} is still ending. Try again in a minute."
-            )
+        return [known for known in folder.jobs() if not known.is_over]
+
+    def heads() -> list[KnownJob]:
+        return [known for known in left() if known.has_begun and known.job.kind == "head"]
+
+    if left() and not folder.is_here():
+        raise Misuse(
+            f"{folder.sweep} has jobs of another user, or on another cluster: end it there with "
+            "`sweep stop`, or give this sweep another --name."
+        )
+    folder.cancel([known for known in left() if not known.has_begun])
+    _wait(lambda: not heads(), given)
+    if ending := heads():
+        raise Failure(
+            f"job {ending[0].id} of {folder.sweep} is still ending. Try again in a minute."
+        )
+    folder.cancel(left(), begun=True)
+
+
+def _wait(condition: Callable[[], bool], given: SlurmYaml) -> None:
+    """Wait until a condition holds, at most for as long as an end may take to be noticed."""
+    give_up = time.monotonic() + max(END_S, given.poll_s + END_S / 2)
+    while not condition() and time.monotonic() < give_up:
         time.sleep(LOOK_S)
 
 
@@ -143,6 +162,9 @@ def _refuse_shapes(given: SlurmYaml) -> None:
         for kind in ("head", "worker"):
             try:
                 scripts.try_out(Path(folder), given, kind)
+            except queue.QueueFull:
+                if kind == "head":  # workers are asked for again and again
+                    raise
             except queue.Refused as error:
                 raise queue.Refused(f"{kind} in slurm.yaml: {error}") from error
     try:
@@ -209,6 +231,8 @@ def cancel_waiting(file: str, objects: ObjectStore, sweep: str) -> str:
     """Take a sweep's jobs out of the queue where none drives it; what was done, in words."""
     folder = SlurmFolder(objects.root, sweep)
     heads = living_heads(folder, read(file))
+    if heads and not folder.is_here():
+        raise Misuse(f"{sweep} has jobs of another user, or on another cluster: stop it there.")
     if not heads or any(head.has_begun for head in heads):
         return ""
     folder.end_all("it was stopped", is_good=True)

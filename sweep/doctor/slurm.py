@@ -62,7 +62,7 @@ def check_shape(given: SlurmYaml, kind: Kind) -> Check:
         try:
             answer = scripts.try_out(Path(folder), given, kind)
         except queue.QueueFull as error:
-            return Check(name, True, f"{error}: it waits until there is room")
+            return Check(name, True, f"{error}; submit again when one of your jobs has ended")
         except SweepError as error:
             advice = f"Correct {kind} in slurm.yaml: `sinfo -o '%P %l %c %m'` shows what there is."
             return Check(name, False, str(error), advice)

@@ -12,7 +12,7 @@ from sweep.executors.autoscaling import counted
 from sweep.executors.ray_cluster import RayCluster
 from sweep.executors.resources import Machine, ResourceClass
 from sweep.slurm import scripts
-from sweep.slurm.folder import SlurmFolder, settings_of, trouble
+from sweep.slurm.folder import SlurmFolder, failures_to_join, settings_of, trouble
 from sweep.slurm.jobs import KnownJob
 from sweep.slurm.queue import Listing
 from sweep.slurm.ray_node import LABEL
@@ -21,6 +21,8 @@ from trainables.errors import Failure, Misuse
 log = logging.getLogger(__name__)
 
 VARIABLE = "SWEEP_SLURM"  # of a driver that a head job starts: STORAGE and SWEEP, each a line
+MARK_EVERY_S = 30.0
+BACK_OFF_S = (30.0, 1800.0)  # after a job that ended before it joined; doubled, at most
 SUBMIT_AGAIN_S = 60.0  # after Slurm did not take a job
 
 
@@ -41,6 +43,7 @@ class SlurmCluster(RayCluster):
         self._pending: list[KnownJob] = []  # worker jobs that have not joined
         self._living: list[KnownJob] = []  # these, and those that train
         self._warned: set[str] = set()  # jobs whose memory limit the log has heard of
+        self._marked_s = -math.inf  # when the folder last heard that this driver looks
         self._wait_until_s, self._refused = 0.0, ""
 
     def machines(self) -> list[Machine]:
@@ -67,9 +70,12 @@ class SlurmCluster(RayCluster):
                     "worker job %s: its memory limit killed a process: raise worker.memory in "
                     "slurm.yaml", known.id,
                 )  # fmt: skip
-        head = self._folder.head()
-        if head is not None and len(self._living) > len(self._pending):
-            self._folder.mark(head.job, "joined")
+        if time.monotonic() >= self._marked_s + MARK_EVERY_S:
+            self._marked_s = time.monotonic()
+            self._folder.look()
+            head = self._folder.head()
+            if head is not None and len(self._living) > len(self._pending):
+                self._folder.mark(head.job, "joined")
         self.why_waiting = self._why()
         self.trouble = trouble(self._folder, self._since_s)
         return jobs
@@ -96,7 +102,7 @@ class SlurmCluster(RayCluster):
             self._folder.cancel(not_begun[-(len(coming) - needed) :])
             return
         room = shape.most - sum(not known.is_leaving for known in self._living)
-        if time.monotonic() < self._wait_until_s or self.trouble:
+        if time.monotonic() < self._wait_until_s or self.trouble or self._backs_off():
             return
         for _ in range(min(needed - len(coming), room)):
             try:
@@ -108,6 +114,13 @@ class SlurmCluster(RayCluster):
                 self._wait_until_s = time.monotonic() + SUBMIT_AGAIN_S
                 return
             self._refused = ""
+
+    def _backs_off(self) -> bool:
+        """True for a while after jobs that never joined: a node that fails them is free at once."""
+        failed = failures_to_join(self._folder, "worker", self._since_s)
+        first_s, most_s = BACK_OFF_S
+        ends = [one.end.at_s for one in failed if one.end is not None]
+        return bool(ends) and time.time() < ends[-1] + min(most_s, first_s * 2 ** (len(ends) - 1))
 
     def _why(self) -> str:
         """The state of jobs that have not come, in one line."""

@@ -51,6 +51,7 @@ class SlurmFolder:
         self.storage, self.sweep = storage, sweep
         self.path = Path(storage, sweep_folder(sweep), FOLDER)
         self._jobs = self.path / "jobs"
+        self._settled_s = 0.0  # the time of the list that jobs were last compared with
         self._over: dict[str, KnownJob] = {}  # by name: nothing of them changes any more
 
     @property
@@ -70,6 +71,7 @@ class SlurmFolder:
 
     def begin(self, about: Json) -> None:
         """Prepare for the jobs of a new submission; those of an earlier one must have ended."""
+        whose = {"cluster": queue.cluster_name(), "uid": os.getuid()}  # before anything is removed
         self._over.clear()
         shutil.rmtree(self._jobs, ignore_errors=True)
         self._jobs.mkdir(parents=True, exist_ok=True)
@@ -82,7 +84,6 @@ class SlurmFolder:
         about_file = self.path / "sweep.json"
         about_file.unlink(missing_ok=True)
         about_file.touch(mode=0o600)  # a webhook is a secret
-        whose = {"cluster": queue.cluster_name(), "uid": os.getuid()}
         about_file.write_text(json.dumps({**about, **whose}))
 
     def about(self) -> Json | None:
@@ -142,6 +143,8 @@ class SlurmFolder:
 
     def is_idle(self, name: str, rank: int, ranks: int, *, idle: bool) -> bool:
         """Say whether one node of a job has nothing to train; True when none of its has."""
+        if ranks == 1:
+            return idle
         mark = self._jobs / f"{name}.idle-{rank}"
         with suppress(OSError):
             mark.touch() if idle else mark.unlink(missing_ok=True)
@@ -150,7 +153,22 @@ class SlurmFolder:
 
     def has_joined(self, name: str) -> bool:
         """True once the driver has seen the job's Ray node."""
-        return (self._jobs / f"{name}.joined").exists()
+        return self._age_of(f"{name}.joined") is not None
+
+    def look(self) -> None:
+        """Say that the driver looks for nodes now."""
+        with suppress(OSError):
+            (self._jobs / "looked").touch()
+
+    def looked_s(self) -> float:
+        """When the driver last looked for nodes, since 1970; 0: never."""
+        return self._age_of("looked") or 0.0
+
+    def _age_of(self, mark: str) -> float | None:
+        try:
+            return (self._jobs / mark).stat().st_mtime
+        except OSError:
+            return None
 
     def withdraw(self, name: str) -> bool:
         """True when the job of this name will never begin, though Slurm may start its script."""
@@ -193,8 +211,8 @@ class SlurmFolder:
         for file in there:
             name = file.removesuffix(".job.json")
             one = None if name == file else self._over.get(name) or self._known_job(name, there)
-            if one is not None and one.is_over:
-                self._over[name] = one
+            if one is not None and one.end is not None:
+                one = self._over[name] = replace(one, has_joined=f"{name}.joined" in there)
             if one is not None and kind in (None, one.job.kind):
                 known.append(one)
         return sorted(known, key=lambda one: (one.job.at_s, one.name))
@@ -220,11 +238,23 @@ class SlurmFolder:
         Only the user who submitted them can, on the cluster that they are on. Returns the user's
         jobs, from a list that is not asked for more often than each ``poll_s``.
         """
-        about = self.about()
-        if about is None or (about["uid"], about["cluster"]) != (os.getuid(), queue.cluster_name()):
+        try:
+            return self._settled(poll_s) if self.is_here() else None
+        except queue.NoAnswer:
             return None
+        except OSError as error:
+            raise StoreError(f"{self.path} cannot be read or written: {error}") from error
+
+    def is_here(self) -> bool:
+        """True where this user submitted the sweep on this cluster. Raises NoAnswer."""
+        about = self.about() or {}
+        whose = (about.get("uid"), about.get("cluster"))
+        return whose == (os.getuid(), queue.cluster_name())
+
+    def _settled(self, poll_s: float) -> Listing | None:
         listed = queue.listing(Path(self.storage), poll_s)
-        if listed is not None:
+        if listed is not None and listed.at_s != self._settled_s:
+            self._settled_s = listed.at_s
             for known in self.jobs():
                 if not known.is_over:
                     self._settle(known, listed)
@@ -289,11 +319,12 @@ def failures_to_join(folder: SlurmFolder, kind: Kind, since_s: float = 0.0) -> l
 
 
 def trouble(folder: SlurmFolder, since_s: float) -> str:
-    """Why worker jobs begin and never join; empty: they may, and some have."""
-    if any(known.has_joined and not known.is_over for known in folder.jobs("worker")):
+    """Why worker jobs begin and never join; empty: some have since then, or one is to come."""
+    jobs = folder.jobs("worker")
+    if any(one.has_joined and (one.end is None or one.end.at_s > since_s) for one in jobs):
         return ""
     failed = failures_to_join(folder, "worker", since_s)
-    if len(failed) < JOIN_FAILURES:
+    if len(failed) < JOIN_FAILURES or any(not one.is_over for one in jobs):
         return ""
     last = failed[-1]
     end = last.end.why if last.end is not None else ""

@@ -166,13 +166,9 @@ def partitions() -> list[Partition]:
 
 def cancel(jobs: Sequence[KnownJob]) -> None:
     """End jobs, or take them out of the queue; those that have ended are passed over."""
-    ids = [job.id for job in jobs if job.id]
-    names = [job.name for job in jobs if not job.id]  # whose answer was lost
     with suppress(NoAnswer):
-        if ids:
-            _run("scancel", "--quiet", *ids)
-        for name in names:
-            _run("scancel", "--quiet", f"--name={name}")
+        for job in jobs:  # by name, too: another cluster has jobs of the same numbers
+            _run("scancel", "--quiet", f"--name={job.name}", *([job.id] if job.id else []))
 
 
 def end_of(job: str) -> str:
@@ -192,8 +188,10 @@ def listing(storage: Path, every_s: float) -> Listing | None:
         every_s: least time between two questions to Slurm, by whoever asks.
     """
     global _last_s
-    place = storage / ".slurm"
-    file = place / f"squeue-{cluster_name()}-{os.getuid()}.json"
+    try:
+        file = storage / ".slurm" / f"squeue-{cluster_name()}-{os.getuid()}.json"
+    except (NoAnswer, Misuse):
+        return None
     known, now_s = _stored(file), time.time()
     is_due = known is None or not 0 <= now_s - known.at_s < every_s
     # By this process, too: files may not be written for a while.
@@ -210,14 +208,15 @@ _last_s = -math.inf  # when this process last asked
 
 @cache
 def cluster_name() -> str:
-    """Slurm's name of this cluster: one home may be that of several."""
+    """Slurm's name of this cluster: one home may be that of several. Raises NoAnswer."""
     named = os.environ.get("SLURM_CLUSTER_NAME", "")
-    if not named:
-        with suppress(NoAnswer, Misuse):
-            config = _run("scontrol", "show", "config").stdout
-            matched = re.search(r"^ClusterName\s*=\s*(\S+)", config, re.MULTILINE)
-            named = matched.group(1) if matched else ""
-    return named or "cluster"
+    if named:
+        return named
+    ran = _run("scontrol", "show", "config")
+    matched = re.search(r"^ClusterName\s*=\s*(\S+)", ran.stdout, re.MULTILINE)
+    if matched is None:
+        raise NoAnswer(f"scontrol names no cluster: {_words(ran.stderr)}")
+    return matched.group(1)
 
 
 def _fresh() -> Listing:
@@ -255,6 +254,7 @@ def _run(program: str, *words: str) -> subprocess.CompletedProcess[str]:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
+            errors="replace",
             timeout=ANSWER_S,
             env=job_environment(os.environ),
         )

@@ -13,7 +13,7 @@ from sweep.slurm.jobs import Kind, SubmittedJob
 from sweep.slurm.slurm_yaml import Head, SlurmYaml, Worker, limit_s
 from sweep.study.advice import STORAGE
 from trainables.code_version import code_version
-from trainables.errors import Failure, Misuse, SweepError
+from trainables.errors import Failure, Misuse, StoreError, SweepError
 from trainables.machine.atomic_files import write_atomically
 
 SETUP_S = 120.0  # for setup's lines and the start of Python
@@ -32,9 +32,12 @@ def submit(
     Raises:
         Refused, QueueFull: Slurm does not take it; nothing was submitted.
     """
-    job = folder.intend(kind)
-    script = folder.path / "jobs" / f"{job.name}.sh"
-    write_atomically(script, _script(folder, given, job).encode())
+    try:
+        job = folder.intend(kind)
+        script = folder.path / "jobs" / f"{job.name}.sh"
+        write_atomically(script, _script(folder, given, job).encode())
+    except OSError as error:
+        raise StoreError(f"no job can be submitted: {folder.path}: {error}") from error
     log = folder.head_log if kind == "head" else folder.logs / "worker-%j.log"
     options = [f"--job-name={job.name}", f"--output={log}", "--open-mode=append"]
     if after:
@@ -62,8 +65,8 @@ def try_out(folder: Path, given: SlurmYaml, kind: Kind) -> str:
         answer = queue.try_out(_options(given, kind), script)
     except queue.Refused as error:
         raise queue.Refused(f"{error}" + (f" ({there})" if there else "")) from error
-    # Many sites let a job that asks for more time wait for ever.
-    if wanted and not any(_has_time(one.time, shape) for one in wanted):
+    # Many sites let a job that asks for more time wait for ever; a qos may allow it.
+    if wanted and shape.qos is None and not any(_has_time(one.time, shape) for one in wanted):
         raise queue.Refused(f"its time is {shape.time}, and {there}")
     return answer
 
@@ -79,7 +82,8 @@ def try_python(given: SlurmYaml) -> str:
     try:
         ran = subprocess.run(
             ["bash", "-lc", script],
-            capture_output=True, text=True, timeout=SETUP_S, stdin=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, errors="replace", timeout=SETUP_S,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise queue.Refused(f"setup and Python take more than {SETUP_S:.0f} s") from None
@@ -124,7 +128,7 @@ def _script(folder: SlurmFolder, given: SlurmYaml, job: SubmittedJob) -> str:
     if isinstance(shape, Worker) and shape.nodes > 1:
         # Tasks do not inherit --cpus-per-task since Slurm 22.05.
         cpus = f"--cpus-per-task={shape.cpus}"
-        words = ["srun", cpus, "--kill-on-bad-exit=0", "--wait=0", "--export=ALL", *words]
+        words = ["srun", cpus, "--kill-on-bad-exit=1", "--wait=0", "--export=ALL", *words]
     return "\n".join(
         [
             "#!/bin/bash -l",  # modules are functions of a login shell

@@ -24,9 +24,9 @@ from trainables.machine.cores import memory_kills, usable_cores
 from trainables.machine.leaving import LEAVES
 
 LOOK_S = 2.0  # at files of the shared file system, and at Ray's processes
-CLAIM_S = 60.0  # that the other nodes of a job wait for its first one
+CLAIM_S = 300.0  # that the other nodes of a job wait for its first one
 HEAD_S = 300.0  # that it waits for a head, or the next one
-SEEN_S = 300.0  # within which the driver sees a node that has joined
+SEEN_S = 300.0  # within which a driver that looks sees a node that has joined
 TERM_S = 20.0  # after SIGTERM
 IDLE_S = 90.0  # without an arm, after which it ends
 STAYS_S = 600.0  # a node that ends sooner, JOIN_TRIES times in a row, has no head
@@ -62,9 +62,9 @@ def _may_begin(folder: SlurmFolder, name: str, job: str, rank: int) -> bool:
     if rank == 0:
         return folder.claim(name, job, socket.gethostname())
     give_up = time.monotonic() + CLAIM_S
-    while not folder.has_begun(name) and time.monotonic() < give_up:
+    while not (begins := folder.has_begun(name)) and time.monotonic() < give_up:
         time.sleep(LOOK_S)
-    return folder.has_begun(name)
+    return begins
 
 
 class _Worker:
@@ -142,7 +142,7 @@ class _Worker:
 
     def _stay(self, node: RayNode, owner: str, marker: Path) -> tuple[str, bool] | None:
         """Watch the node; why the job is to end, and None where its head went, or the node did."""
-        began_s = idle_since = time.monotonic()
+        idle_since, looks_since_s = time.monotonic(), time.time()
         is_leaving = has_joined = False
         while not node.is_over:
             if (over := self._over()) is not None:
@@ -154,7 +154,7 @@ class _Worker:
             has_joined = has_joined or self._folder.has_joined(self._name)
             if trains or not has_joined:
                 idle_since = now_s
-            if not has_joined and now_s > began_s + SEEN_S:
+            if not has_joined and self._folder.looked_s() > looks_since_s + SEEN_S:
                 why = f"the driver has not seen this node within {SEEN_S:.0f} s"
                 return f"{why}: may nodes reach each other's ports? {self._log} has more", False
             if memory_kills() > self._memory_kills:

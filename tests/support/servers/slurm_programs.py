@@ -28,7 +28,9 @@ SCONTROL = """
 cat {folder}/job-$4 2>/dev/null
 """
 SCANCEL = """
-shift; for id in "$@"; do sed -i "/^$id|/d" {folder}/queue; echo $id >>{folder}/cancelled; done
+name=$2
+shift 2; for id in "$@"; do sed -i "/^$id|/d" {folder}/queue; echo $id >>{folder}/cancelled; done
+[ $# = 0 ] && echo "$name" >>{folder}/cancelled
 """
 
 

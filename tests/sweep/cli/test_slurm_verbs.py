@@ -95,6 +95,10 @@ def test_a_queued_sweep_is_shown_stopped_and_resumed(
     assert "mine is not running" in refused("stop", "mine", *HERE)
     sweep("resume", "mine", *HERE)
     assert list(programs.queue()) == ["2"]
+    assert "mine is running (job 2" in refused("rm", "mine", "--yes", *HERE)
+    sweep("stop", "mine", *HERE)
+    assert "Deleted mine." in sweep("rm", "mine", "--yes", *HERE).stdout
+    assert not folder(tmp_path).path.exists()
 
 
 def test_why_the_jobs_ended_is_told(programs: SlurmPrograms, tmp_path: Path) -> None:

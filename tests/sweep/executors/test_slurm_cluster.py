@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from sweep.executors import slurm_cluster
 from sweep.executors.resources import ResourceClass
 from sweep.executors.slurm_cluster import VARIABLE, SlurmCluster, own_cluster
 from sweep.slurm.folder import SlurmFolder
@@ -165,8 +166,9 @@ def test_a_refusal_is_told_and_tried_again_later(tmp_path: Path, programs: Slurm
 
 
 def test_jobs_that_never_join_end_the_sweep_in_words(
-    tmp_path: Path, programs: SlurmPrograms
+    tmp_path: Path, programs: SlurmPrograms, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(slurm_cluster, "BACK_OFF_S", (0.0, 0.0))
     folder, cluster = started(tmp_path)
     for _ in range(3):
         cluster.machines()
@@ -180,6 +182,20 @@ def test_jobs_that_never_join_end_the_sweep_in_words(
     assert "3 worker jobs in a row ended before they joined" in cluster.trouble
     cluster.ask(ONE, 1)
     assert len(programs.submitted()) == 3
+
+
+def test_another_job_is_asked_for_some_time_after_one_that_never_joined(
+    tmp_path: Path, programs: SlurmPrograms
+) -> None:
+    """A node that fails each job at once is free for the next one."""
+    folder, cluster = started(tmp_path)
+    cluster.machines()
+    cluster.ask(ONE, 1)
+    (known,) = folder.jobs("worker")
+    folder.ended(known.name, "a node without a disk", is_good=False)
+    cluster.machines()
+    cluster.ask(ONE, 1)
+    assert len(programs.submitted()) == 1
 
 
 def test_the_cluster_of_a_driver_is_the_one_that_its_head_names(

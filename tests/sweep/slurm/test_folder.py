@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from sweep.slurm import queue
 from sweep.slurm.folder import CLOCKS_S, LATE_S, SlurmFolder, failures_to_join, trouble
 from sweep.slurm.jobs import Head, KnownJob, SubmittedJob
 from tests.support.servers.slurm_programs import SlurmPrograms
@@ -189,14 +190,41 @@ def test_three_jobs_that_never_joined_are_told_of_with_their_log(folder: SlurmFo
 
 
 def test_a_sweep_that_trains_is_in_no_trouble_whatever_other_jobs_do(folder: SlurmFolder) -> None:
+    began_s = time.time()
     joined = folder.submitted(folder.intend("worker"), "8")
     folder.mark(joined.name, "joined")
     for number in range(3):
         job = folder.submitted(folder.intend("worker"), str(number))
         folder.ended(job.name, "a node without a disk", is_good=False)
-    assert trouble(folder, 0.0) == ""
-    folder.ended(joined.name, "left", is_good=True)
-    assert "3 worker jobs in a row" in trouble(folder, 0.0)
+    assert trouble(folder, began_s) == ""
+    folder.ended(joined.name, "left", is_good=True)  # at its limit; the next one is in the queue
+    assert trouble(folder, began_s) == ""
+    coming = folder.submitted(folder.intend("worker"), "9")
+    assert trouble(folder, time.time() + 1) == ""
+    folder.ended(coming.name, "a node without a disk", is_good=False)
+    assert trouble(folder, began_s) == ""
+
+
+def test_a_mark_that_comes_after_the_end_is_seen(folder: SlurmFolder) -> None:
+    job = folder.submitted(folder.intend("worker"), "8")
+    folder.ended(job.name, "left", is_good=False)
+    assert not only(folder).has_joined
+    folder.mark(job.name, "joined")
+    assert only(folder).has_joined
+
+
+def test_a_slurm_that_names_no_cluster_leaves_what_there_was(
+    folder: SlurmFolder, programs: SlurmPrograms
+) -> None:
+    job = folder.intend("worker")
+    queue.cluster_name.cache_clear()
+    programs.write("scontrol", "exit 1")
+    with pytest.raises(queue.NoAnswer):
+        folder.begin(folder.about())
+    assert folder.knows(job.name)
+    assert folder.settle(POLL_S) is None
+    programs.write("scontrol", "echo ClusterName = stub")
+    assert folder.settle(POLL_S) is not None  # a failure is not remembered
 
 
 def test_a_claim_that_a_file_server_answered_twice_is_ones_own(
