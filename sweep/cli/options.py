@@ -16,7 +16,6 @@ from click.shell_completion import CompletionItem
 from rich.console import Console
 
 from search_spaces import catalog
-from sweep.slurm.slurm_yaml import is_slurm_yaml
 from sweep.study import advice
 from sweep.study.advice import ADDRESS, DEFAULT_STORAGE, STORAGE, note
 from sweep.study.opening import named_place, open_store, refuse_key
@@ -234,6 +233,8 @@ def print_json(value: Json) -> None:
 
 def tell_that_it_is_here(instead: str) -> None:
     """Note that this verb stays on this machine, where SWEEP_ADDRESS sends others to a cluster."""
+    from sweep.slurm.slurm_yaml import is_slurm_yaml  # pyarrow, too
+
     address = os.environ.get(ADDRESS)
     if address and is_slurm_yaml(address):
         instead = f"for sweeps on Slurm give it the --storage that {address} names."

@@ -248,10 +248,8 @@ def _refuse_running(objects: ObjectStore, name: str) -> None:
         stop = advice.command("stop", name, storage=objects.root)
         raise AlreadyRunning(f"{name} is running ({driver}): stop it with `{stop}` first.")
     if objects.is_local and (waiting := waiting_jobs(SlurmFolder(objects.root, name))):
-        raise AlreadyRunning(
-            f"{name} has job {waiting} on Slurm: stop it with `sweep stop {name} --address "
-            "slurm.yaml` first."
-        )
+        stop = advice.command("stop", name, address="slurm.yaml")
+        raise AlreadyRunning(f"{name} has job {waiting} on Slurm: stop it with `{stop}` first.")
 
 
 def _claims(objects: ObjectStore, name: str) -> tuple[set[str], set[str], dict[str, str]]:

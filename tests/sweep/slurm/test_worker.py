@@ -42,7 +42,8 @@ def nodes(tmp_path: Path) -> Iterator[RayNodes]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, nodes: RayNodes) -> SlurmFolder:
+def folder(tmp_path: Path, nodes: RayNodes, monkeypatch: pytest.MonkeyPatch) -> SlurmFolder:
+    monkeypatch.setenv("SLURM_CLUSTER_NAME", "lab")
     there = SlurmFolder(str(tmp_path), "tiny")
     worker = {"cpus": 1, "time": 4}
     slurm = {"storage": str(tmp_path), "worker": worker}
