@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,7 +28,7 @@ from sweep.executors.executor import Executor, Where
 from sweep.run import notifications
 from sweep.run.budget import NO_LIMIT, Budget
 from sweep.slurm.folder import SlurmFolder
-from sweep.slurm.slurm_yaml import is_slurm_yaml, read
+from sweep.slurm.slurm_yaml import SlurmYaml, is_slurm_yaml, read
 from sweep.study import advice
 from sweep.study.advice import ADDRESS, note
 from sweep.study.opening import find_sweep, open_store
@@ -130,6 +131,10 @@ def send(
         driver = slurm_submit.submit(address, sent, note)
     else:
         driver = _driver_on(address, sent)
+    if not driver:
+        note(f"{sent.name} has nothing left to train: no job was added.")
+        click.echo(sent.name)
+        return
     status, logs = (
         advice.command(*words, storage=sent.storage, address=address)
         for words in (("status", sent.name), ("logs", sent.name, "-f"))
@@ -272,6 +277,11 @@ def _print_head_log(file: str, objects: ObjectStore, name: str, *, follow: bool)
     if not log.exists() or not log.stat().st_size:
         job = f": job {slurm_submit.job_in_words(heads[0], given)}" if heads else ""
         note(f"no head job of {name} has written to its log yet{job}.")
+    with suppress(KeyboardInterrupt):  # the way to leave it
+        _follow(log, folder, given, follow=follow)
+
+
+def _follow(log: Path, folder: SlurmFolder, given: SlurmYaml, *, follow: bool) -> None:
     position, next_look_s, goes_on = 0, time.monotonic(), True
     while True:
         if log.exists():

@@ -236,7 +236,7 @@ def tell_that_it_is_here(instead: str) -> None:
     from sweep.slurm.slurm_yaml import is_slurm_yaml  # pyarrow, too
 
     address = os.environ.get(ADDRESS)
-    if address and is_slurm_yaml(address):
+    if address and "ray exec" in instead and is_slurm_yaml(address):
         instead = f"for sweeps on Slurm give it the --storage that {address} names."
     if address and not (named_here("storage") and is_slurm_yaml(address)):
         verb = click.get_current_context().info_name

@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from sweep.cluster.submission import Submission
-from sweep.cluster.supervise import accept
+from sweep.cluster.supervise import Progress, accept
 from sweep.executors.autoscaling import unused_gpus
 from sweep.executors.resources import ResourceClasses
 from sweep.run.signals import stop_request
@@ -40,7 +40,7 @@ def submit(file: str, sent: Submission, say: Callable[[str], None]) -> str:
     """Store a sweep and submit its head job, or attach to it where it is driven.
 
     Returns:
-        Who drives it, or is to.
+        Who drives it, or is to; empty: nothing is left to train.
 
     Raises:
         Misuse: as `sweep run` and `sweep resume` refuse, and where Slurm takes no such jobs.
@@ -49,13 +49,14 @@ def submit(file: str, sent: Submission, say: Callable[[str], None]) -> str:
     given = read(file)
     objects = open_store(given.storage)
     folder = SlurmFolder(objects.root, sent.name)
+    lock = Path(objects.root, FOLDER, f"submit-{sent.name}.lock")
     try:
-        folder.path.mkdir(parents=True, exist_ok=True)
+        lock.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise Misuse(f"{file}: the storage {given.storage} cannot be written: {error}.") from error
     with ExitStack() as stack:
         try:
-            stack.enter_context(file_locks.held(folder.path / ".submit.lock", SUBMIT_S))
+            stack.enter_context(file_locks.held(lock, SUBMIT_S))
         except BlockingIOError:
             raise Failure(
                 f"another `sweep submit` of {sent.name} has been at work for {SUBMIT_S:.0f} s. "
@@ -75,7 +76,7 @@ def submit(file: str, sent: Submission, say: Callable[[str], None]) -> str:
             accept(objects, replace(sent, driven_by=heads[0].id or heads[0].name), say)
             say(f"{sent.name} was submitted before: no job was added.")
             return f"job {driving_jobs.get()[sent.name]}"
-        _refuse_shapes(given)
+        _refuse_shapes(given, Path(file).name)
         if sent.definition is None:
             _refuse_small_jobs(given, find_sweep(objects, sent.name), sent, say)
         else:
@@ -85,6 +86,8 @@ def submit(file: str, sent: Submission, say: Callable[[str], None]) -> str:
         driver = driver_of(objects, sent.name)
         if driver is not None and not driver.gone_after_s:  # else its head waits for that
             return str(driver)
+        if Progress(objects, sent.name).is_over():
+            return ""
         folder.begin(
             {"slurm": given.to_json(), "submission": sent.to_json(), "known": known,
             }
@@ -156,7 +159,7 @@ def _wait(condition: Callable[[], bool], given: SlurmYaml) -> None:
         time.sleep(LOOK_S)
 
 
-def _refuse_shapes(given: SlurmYaml) -> None:
+def _refuse_shapes(given: SlurmYaml, file: str) -> None:
     """Raise Misuse, with Slurm's words, where it would take no such jobs."""
     with TemporaryDirectory() as folder:
         for kind in ("head", "worker"):
@@ -166,11 +169,11 @@ def _refuse_shapes(given: SlurmYaml) -> None:
                 if kind == "head":  # workers are asked for again and again
                     raise
             except queue.Refused as error:
-                raise queue.Refused(f"{kind} in slurm.yaml: {error}") from error
+                raise queue.Refused(f"{kind} in {file}: {error}") from error
     try:
         scripts.try_python(given)
     except queue.Refused as error:
-        raise queue.Refused(f"slurm.yaml: {error}. Correct setup, container or python.") from error
+        raise queue.Refused(f"{file}: {error}. Correct setup, container or python.") from error
 
 
 def _refuse_small_jobs(

@@ -54,20 +54,26 @@ def submit(
 def try_out(folder: Path, given: SlurmYaml, kind: Kind) -> str:
     """The answer of Slurm to a job of this kind, which is not submitted. Raises as ``submit``."""
     shape = given.worker if kind == "worker" else given.head
+    every = queue.partitions()
     wanted = [
-        one for one in queue.partitions()
+        one for one in every
         if (one.is_default if shape.partition is None else one.name in shape.partition.split(","))
     ]  # fmt: skip
     script = folder / f"{kind}.sh"
     script.write_text("#!/bin/bash\nexit\n")
-    there = "; ".join(map(str, wanted))
+    names = ", ".join(dict.fromkeys(one.name for one in every))
+    there = "; ".join(map(str, wanted)) or f"there are the partitions {names}" * bool(names)
     try:
         answer = queue.try_out(_options(given, kind), script)
     except queue.Refused as error:
-        raise queue.Refused(f"{error}" + (f" ({there})" if there else "")) from error
+        asks = " ".join(shape.options())
+        raise queue.Refused(
+            f"{error} (it asks for {asks}; {there or 'sinfo is silent'})"
+        ) from error
     # Many sites let a job that asks for more time wait for ever; a qos may allow it.
     if wanted and shape.qos is None and not any(_has_time(one.time, shape) for one in wanted):
-        raise queue.Refused(f"its time is {shape.time}, and {there}")
+        most = ", ".join(f"{one.name} allows {one.time}" for one in wanted)
+        raise queue.Refused(f"its time is {shape.time}, and partition {most} at most: lower time")
     return answer
 
 

@@ -15,7 +15,7 @@ from sweep.study.definition import put_definition
 from sweep.study.lock import driver_lock, driving_jobs
 from tests.support.command_line import SPACE_FILE, refused, sweep
 from tests.support.servers.slurm_programs import SlurmPrograms
-from tests.support.toy_sweeps import definition
+from tests.support.toy_sweeps import definition, started, train
 from trainables.records.objects import ObjectStore
 
 HERE = ("--address", "slurm.yaml")
@@ -57,6 +57,15 @@ def test_a_submission_is_stored_and_queued_once(programs: SlurmPrograms, tmp_pat
     script = Path(words.split()[-1]).read_text()
     assert script.startswith("#!/bin/bash -l\n")
     assert f"-m sweep.cluster.slurm_head {tmp_path}/sweeps mine {job.name}\n" in script
+
+
+def test_a_sweep_with_nothing_left_to_train_queues_no_job(
+    programs: SlurmPrograms, tmp_path: Path
+) -> None:
+    objects = ObjectStore(str(tmp_path / "sweeps"))
+    train(started(objects, put_definition(objects, definition())))
+    assert "toy has nothing left to train: no job was added" in sweep("resume", "toy", *HERE).stderr
+    assert programs.submitted() == []
 
 
 def test_an_answer_that_is_lost_queues_no_second_job(
@@ -115,7 +124,7 @@ def test_what_slurm_will_not_take_is_refused_before_anything_is_stored(
     programs.write("sbatch", "echo 'sbatch: error: invalid partition specified: gpuu' >&2; exit 1")
     said = refused("submit", "mine.py", *HERE)
     assert "head in slurm.yaml: Slurm refuses such a job: invalid partition specified: gpuu" in said
-    assert not (tmp_path / "sweeps" / "sweeps" / "mine" / "definition.json").exists()
+    assert not (tmp_path / "sweeps" / "sweeps" / "mine").exists()
 
 
 def test_a_queue_that_takes_no_more_is_told(programs: SlurmPrograms, tmp_path: Path) -> None:

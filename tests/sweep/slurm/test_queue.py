@@ -74,6 +74,17 @@ def test_a_program_that_hangs_is_an_answer_that_is_lost(
         queue.submit([], Path("job.sh"))
 
 
+def test_a_controller_that_has_as_many_jobs_as_it_takes_is_full(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At its MaxJobCount sbatch tries again and again, and says so."""
+    monkeypatch.setattr(queue, "ANSWER_S", 0.5)
+    words = "Slurm temporarily unable to accept job, sleeping and retrying."
+    program("sbatch", f'echo "sbatch: error: {words}" >&2; exec sleep 60')
+    with pytest.raises(QueueFull, match="takes no more jobs now: Slurm temporarily unable"):
+        queue.submit([], Path("job.sh"))
+
+
 def test_a_machine_without_slurm_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(Misuse, match=r"sbatch is not installed here.*login node"):

@@ -80,8 +80,11 @@ def test_a_head_begins_after_another_job_and_appends_to_one_log(
 @pytest.mark.parametrize(
     ("worker", "message"),
     [
-        ({"time": "2:00:00"}, "its time is 2:00:00, and partition cpu has nodes of 8 cores"),
-        ({"time": "UNLIMITED"}, "its time is UNLIMITED, and partition cpu"),
+        (
+            {"time": "2:00:00"},
+            "its time is 2:00:00, and partition cpu allows 1:00:00 at most",
+        ),
+        ({"time": "UNLIMITED"}, "its time is UNLIMITED, and partition cpu allows"),
         ({"time": "1:00:00"}, ""),
         ({"time": 60}, ""),
         ({}, ""),
@@ -107,8 +110,12 @@ def test_a_shape_that_no_node_has_is_refused_with_what_nodes_have(
     programs.write("sinfo", SINFO)
     words = "sbatch: error: Requested node configuration is not available"
     programs.write("sbatch", f"echo '{words}' >&2; exit 1")
-    with pytest.raises(Refused, match=r"not available \(partition cpu has nodes of 8 cores and"):
+    with pytest.raises(Refused) as error:
         scripts.try_out(tmp_path, given(tmp_path, worker={"cpus": 99}), "worker")
+    assert "it asks for --cpus-per-task=99 " in str(error.value)
+    assert "partition cpu has nodes of 8 cores and 32000 MB" in str(error.value)
+    with pytest.raises(Refused, match=r"; there are the partitions cpu, gpu\)"):
+        scripts.try_out(tmp_path, given(tmp_path, worker={"partition": "gpus"}), "worker")
 
 
 @pytest.mark.parametrize(
