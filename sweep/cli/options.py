@@ -231,16 +231,26 @@ def print_json(value: Json) -> None:
     click.echo(json.dumps(value, indent=2, allow_nan=False))
 
 
-def tell_that_it_is_here(instead: str) -> None:
-    """Note that this verb stays on this machine, where SWEEP_ADDRESS sends others to a cluster."""
+ON_HEAD = "for the cluster's sweeps run it on its head (`ray exec CLUSTER_YAML 'sweep ...'`)."
+
+
+def tell_that_it_is_here(instead: str | None = None) -> None:
+    """Note that this verb stays on this machine, where SWEEP_ADDRESS sends others to a cluster.
+
+    ``instead`` is the way to that cluster's sweeps; None: that of verbs which run beside them.
+    """
     from sweep.slurm.slurm_yaml import is_slurm_yaml  # pyarrow, too
 
     address = os.environ.get(ADDRESS)
-    if address and "ray exec" in instead and is_slurm_yaml(address):
-        instead = f"for sweeps on Slurm give it the --storage that {address} names."
-    if address and not (named_here("storage") and is_slurm_yaml(address)):
-        verb = click.get_current_context().info_name
-        note(f"{ADDRESS} is set, but `sweep {verb}` is about this machine; {instead}")
+    if not address:
+        return
+    is_slurm = is_slurm_yaml(address)
+    if is_slurm and named_here("storage"):
+        return
+    beside = f"for sweeps on Slurm give it the --storage that {address} names."
+    verb = click.get_current_context().info_name
+    way = instead or (beside if is_slurm else ON_HEAD)
+    note(f"{ADDRESS} is set, but `sweep {verb}` is about this machine; {way}")
 
 
 def console() -> Console:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from sweep.cli.options import (
+    ON_HEAD,
     given_storage,
     name_argument,
     named_here,
@@ -48,8 +49,6 @@ from sweep.tracking.database import refuse_other_schema
 from trainables.errors import Failure, Misuse, SweepError, missing_plugin
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
-
-ON_HEAD = "for the cluster's sweeps run it on its head (`ray exec CLUSTER_YAML 'sweep ...'`)."
 
 mlflow_option = click.option(
     "--mlflow", metavar="URI", help="MLflow server. Default: where the sweep is tracked."
@@ -143,7 +142,7 @@ def sync(name: str, mlflow: str | None, storage: str) -> None:
     from sweep.tracking import sources
     from sweep.tracking import tracker as tracking
 
-    tell_that_it_is_here(ON_HEAD)
+    tell_that_it_is_here()
     objects, view = open_sweep(storage, name)
     uri = place_of(objects, view.definition, mlflow)
     tracker = tracking.Tracker(uri, sweep_id=sweep_id(objects, name))
@@ -171,7 +170,7 @@ def register(
     """
     from sweep.tracking.models import Models, arms_of
 
-    tell_that_it_is_here(ON_HEAD)
+    tell_that_it_is_here()
     objects, view = open_sweep(storage, name)
     if view.definition.space.base.facts.answers:
         raise Misuse(
@@ -204,7 +203,7 @@ def rm(name: str, yes: bool, place: Place) -> None:
     if place.address is not None and named_here("address"):
         raise Misuse(f"--address must name a slurm.yaml here, got {place.address}: {ON_HEAD}")
     if place.slurm is None:
-        tell_that_it_is_here(ON_HEAD)
+        tell_that_it_is_here()
     objects = open_store(place.storage)
     if name not in sweep_names(objects):
         find_sweep(objects, name)

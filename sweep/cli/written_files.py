@@ -23,7 +23,6 @@ from sweep.cli.options import (
 )
 from sweep.cli.reading import name_or_newest, run_ids
 from sweep.cli.sweep_options import Place, collected
-from sweep.cli.upkeep import ON_HEAD
 from sweep.cluster import ask
 from sweep.study.advice import note
 from sweep.study.lock import driver_of
@@ -227,7 +226,7 @@ def answers_(
 
     if not all(map(math.isfinite, gammas)):
         raise InvalidValue(f"--gamma must be finite, got {', '.join(map(str, gammas))}.")
-    tell_that_it_is_here(ON_HEAD)
+    tell_that_it_is_here()
     if length_controlled and (not (judge and file) or count):
         raise Misuse(
             "--length-controlled needs --judge, and --prompts with AlpacaEval's own instructions, "

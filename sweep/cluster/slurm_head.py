@@ -19,6 +19,7 @@ import traceback
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import TypeVar
@@ -129,7 +130,7 @@ class _HeadJob:
 
     def run(self) -> str:
         """Drive; why this job ends."""
-        failed = patiently(lambda: failures_to_join(self._folder, "head"))
+        failed = failures_to_join(patiently(lambda: self._folder.jobs("head")))
         if len(failed) >= JOIN_FAILURES:
             end = failed[-1].end
             why = f"{len(failed)} head jobs in a row failed: {end.why if end else ''}"
@@ -152,7 +153,7 @@ class _HeadJob:
                 os.environ["RAY_ADDRESS"] = address
                 os.environ[VARIABLE] = f"{self._folder.storage}\n{self._folder.sweep}"
                 os.environ |= {ASKED_FROM: self._sent.client_options, SEES_STORAGE: "1"}
-                self._head = Head(**{**vars(self._head), "address": address})
+                self._head = replace(self._head, address=address)
                 if self._is_replaced():
                     raise _Leave
                 self._folder.put_head(self._head)
@@ -203,7 +204,7 @@ class _HeadJob:
             )  # fmt: skip
             if code and self._leaves:
                 raise _Leave
-            if code and trouble(self._folder, self._began_s):
+            if code and trouble(self._folder, self._folder.jobs("worker"), self._began_s):
                 raise _NoWorkers(f"{sent.name} ends: no worker job joins it. See above why.")
             return code
 
@@ -243,10 +244,6 @@ class _HeadJob:
                 self._signal_driver(signal.SIGKILL)
                 return
 
-    def _is_replaced_by_other(self) -> bool:
-        there = self._folder.head()
-        return there is not None and there.owner != self._head.owner and self._has_put_head
-
     def _is_replaced(self) -> bool:
         there = self._folder.head()
         if there is None:
@@ -273,7 +270,7 @@ class _HeadJob:
 
     def _keep_successor(self) -> None:
         with self._submitting, suppress(SweepError, OSError):  # the next look will do
-            if self._folder.over() is None and not self._is_replaced_by_other():
+            if self._folder.over() is None and not (self._has_put_head and self._is_replaced()):
                 self._submit_successor()
 
     def _submit_successor(self) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from sweep.cluster.submission import Submission
-from sweep.cluster.supervise import Progress, accept
+from sweep.cluster.supervise import accept, is_over
 from sweep.executors.autoscaling import unused_gpus
 from sweep.executors.resources import ResourceClasses
 from sweep.run.signals import stop_request
@@ -68,30 +68,27 @@ def submit(file: str, sent: Submission, say: Callable[[str], None]) -> str:
             say(f"{sent.name} is still stopping; this waits for its end.")
             _wait(lambda: not living_heads(folder, given), given)
             heads = living_heads(folder, given)
-        if not heads:
-            driving_jobs.set({n: j for n, j in driving_jobs.get().items() if n != sent.name})
-            _end_earlier_jobs(folder, given)
         if heads:
             driving_jobs.set({sent.name: job_in_words(heads[0], given)})
             accept(objects, replace(sent, driven_by=heads[0].id or heads[0].name), say)
             say(f"{sent.name} was submitted before: no job was added.")
             return f"job {driving_jobs.get()[sent.name]}"
+        driving_jobs.set({n: j for n, j in driving_jobs.get().items() if n != sent.name})
+        _end_earlier_jobs(folder, given)
         _refuse_shapes(given, Path(file).name)
-        if sent.definition is None:
-            _refuse_small_jobs(given, find_sweep(objects, sent.name), sent, say)
-        else:
-            _refuse_small_jobs(given, Definition.from_json(sent.definition), sent, say)
+        plain = sent.definition
+        definition = (
+            find_sweep(objects, sent.name) if plain is None else Definition.from_json(plain)
+        )
+        _refuse_small_jobs(given, definition, sent, say)
         known = stop_request(objects, sent.name)
         accept(objects, sent, say)
         driver = driver_of(objects, sent.name)
         if driver is not None and not driver.gone_after_s:  # else its head waits for that
             return str(driver)
-        if Progress(objects, sent.name).is_over():
+        if is_over(objects, sent.name):
             return ""
-        folder.begin(
-            {"slurm": given.to_json(), "submission": sent.to_json(), "known": known,
-            }
-        )  # fmt: skip
+        folder.begin({"slurm": given.to_json(), "submission": sent.to_json(), "known": known})
         try:
             job, lost = scripts.submit(folder, given, "head")
         except (Misuse, Failure) as error:

@@ -321,12 +321,16 @@ class Progress:
 
     def is_over(self) -> bool:
         """True when nothing is left to train: every setting is finished, or its search broke."""
-        try:
-            definition = load_definition(self._objects, self._name)
-            retired = retired_settings(self._objects, self._name)
-            return all_judged(self._objects, definition, but=retired)
-        except StoreError:
-            return False
+        return is_over(self._objects, self._name)
+
+
+def is_over(objects: ObjectStore, name: str) -> bool:
+    """True when nothing of a sweep is left to train; a store that is away says nothing of it."""
+    try:
+        definition = load_definition(objects, name)
+        return all_judged(objects, definition, but=retired_settings(objects, name))
+    except StoreError:
+        return False
 
 
 def _counts(objects: ObjectStore, definition: Definition) -> Iterator[tuple[str, int]]:

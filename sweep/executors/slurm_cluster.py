@@ -42,6 +42,7 @@ class SlurmCluster(RayCluster):
         self._listed: Listing | None = None
         self._pending: list[KnownJob] = []  # worker jobs that have not joined
         self._living: list[KnownJob] = []  # these, and those that train
+        self._failed: list[KnownJob] = []  # the last in a row that ended before they joined
         self._warned: set[str] = set()  # jobs whose memory limit the log has heard of
         self._marked_s = -math.inf  # when the folder last heard that this driver looks
         self._wait_until_s, self._refused = 0.0, ""
@@ -49,8 +50,7 @@ class SlurmCluster(RayCluster):
     def machines(self) -> list[Machine]:
         """The resources of every machine that is there, and stays."""
         nodes = self.nodes()
-        joined = {str(node["Labels"].get(LABEL, "")): node for node in nodes}
-        jobs = self._look(set(joined))
+        jobs = self._look({str(node["Labels"].get(LABEL, "")) for node in nodes})
         # Ray misses a node some time after its job is over.
         going = {known.name for known in jobs if known.is_leaving or known.is_over}
         self.leaving = [str(n["NodeID"]) for n in nodes if n["Labels"].get(LABEL) in going]
@@ -77,7 +77,8 @@ class SlurmCluster(RayCluster):
             if head is not None and len(self._living) > len(self._pending):
                 self._folder.mark(head.job, "joined")
         self.why_waiting = self._why()
-        self.trouble = trouble(self._folder, self._since_s)
+        self.trouble = trouble(self._folder, jobs, self._since_s)
+        self._failed = failures_to_join(jobs, self._since_s)
         return jobs
 
     def largest(self, arm: ResourceClass) -> list[Machine] | None:
@@ -117,9 +118,8 @@ class SlurmCluster(RayCluster):
 
     def _backs_off(self) -> bool:
         """True for a while after jobs that never joined: a node that fails them is free at once."""
-        failed = failures_to_join(self._folder, "worker", self._since_s)
         first_s, most_s = BACK_OFF_S
-        ends = [one.end.at_s for one in failed if one.end is not None]
+        ends = [one.end.at_s for one in self._failed if one.end is not None]
         return bool(ends) and time.time() < ends[-1] + min(most_s, first_s * 2 ** (len(ends) - 1))
 
     def _why(self) -> str:

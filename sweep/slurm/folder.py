@@ -8,7 +8,10 @@ sweeps/NAME/.slurm/sweep.json             what is driven: the file, the submissi
                         JOB.claim.json    the job has begun, or is not to begin: who comes first
                         JOB.joined        its Ray node was seen by the driver
                         JOB.leaving       it takes no more arms
+                        JOB.memory        its memory limit killed a process of it
+                        JOB.idle-RANK     one of its several nodes has nothing to train
                         JOB.end.json      how it ended
+                        looked            when the driver last looked for nodes
                    logs/
 
 A job is known by its name, which is random. Slurm's answer may be lost: a job that it has is found
@@ -153,7 +156,7 @@ class SlurmFolder:
 
     def has_joined(self, name: str) -> bool:
         """True once the driver has seen the job's Ray node."""
-        return self._age_of(f"{name}.joined") is not None
+        return self._time_of(f"{name}.joined") is not None
 
     def look(self) -> None:
         """Say that the driver looks for nodes now."""
@@ -162,9 +165,9 @@ class SlurmFolder:
 
     def looked_s(self) -> float:
         """When the driver last looked for nodes, since 1970; 0: never."""
-        return self._age_of("looked") or 0.0
+        return self._time_of("looked") or 0.0
 
-    def _age_of(self, mark: str) -> float | None:
+    def _time_of(self, mark: str) -> float | None:
         try:
             return (self._jobs / mark).stat().st_mtime
         except OSError:
@@ -307,10 +310,10 @@ def waiting_jobs(folder: SlurmFolder) -> str:
     return ", ".join(known.id or known.name for known in heads)
 
 
-def failures_to_join(folder: SlurmFolder, kind: Kind, since_s: float = 0.0) -> list[KnownJob]:
-    """The last jobs in a row that ended badly, since then, and had not joined."""
+def failures_to_join(jobs: Sequence[KnownJob], since_s: float = 0.0) -> list[KnownJob]:
+    """The last jobs of one kind in a row that ended badly, since then, and had not joined."""
     failed: list[KnownJob] = []
-    for known in folder.jobs(kind):
+    for known in jobs:
         if known.has_joined:
             failed = []
         elif known.end is not None and not known.end.is_good and known.end.at_s > since_s:
@@ -318,12 +321,11 @@ def failures_to_join(folder: SlurmFolder, kind: Kind, since_s: float = 0.0) -> l
     return failed
 
 
-def trouble(folder: SlurmFolder, since_s: float) -> str:
-    """Why worker jobs begin and never join; empty: some have since then, or one is to come."""
-    jobs = folder.jobs("worker")
+def trouble(folder: SlurmFolder, jobs: Sequence[KnownJob], since_s: float) -> str:
+    """Why worker ``jobs`` begin and never join; empty: some have since then, or one is to come."""
     if any(one.has_joined and (one.end is None or one.end.at_s > since_s) for one in jobs):
         return ""
-    failed = failures_to_join(folder, "worker", since_s)
+    failed = failures_to_join(jobs, since_s)
     if len(failed) < JOIN_FAILURES or any(not one.is_over for one in jobs):
         return ""
     last = failed[-1]

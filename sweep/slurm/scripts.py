@@ -53,7 +53,7 @@ def submit(
 
 def try_out(folder: Path, given: SlurmYaml, kind: Kind) -> str:
     """The answer of Slurm to a job of this kind, which is not submitted. Raises as ``submit``."""
-    shape = given.worker if kind == "worker" else given.head
+    shape = given.shape(kind)
     every = queue.partitions()
     wanted = [
         one for one in every
@@ -83,8 +83,8 @@ def try_python(given: SlurmYaml) -> str:
     Raises Refused, in the words of what failed.
     """
     python = given.python or sys.executable
-    words = shlex.join([*shlex.split(given.container or ""), python, "-c", _VERSION])
-    script = "\n".join(["set -e", "cd /", *given.setup, words])
+    words = given.python_words("-c", _VERSION)
+    script = "\n".join(["set -e", "cd /", *given.setup, shlex.join(words)])
     try:
         ran = subprocess.run(
             ["bash", "-lc", script],
@@ -113,7 +113,7 @@ def _has_time(most: str, shape: Head) -> bool:
 
 
 def _options(given: SlurmYaml, kind: Kind) -> list[str]:
-    shape = given.worker if kind == "worker" else given.head
+    shape = given.shape(kind)
     return [
         *shape.options(),
         "--ntasks-per-node=1",
@@ -127,10 +127,8 @@ def _options(given: SlurmYaml, kind: Kind) -> list[str]:
 def _script(folder: SlurmFolder, given: SlurmYaml, job: SubmittedJob) -> str:
     places = {STORAGE: given.storage, "SWEEP_DATA": given.data, "SWEEP_CACHE": given.cache}
     exports = [f"export {n}={shlex.quote(v)}" for n, v in places.items() if v is not None]
-    python = given.python or sys.executable
-    what = [MODULES[job.kind], folder.storage, folder.sweep, job.name]
-    words = [*shlex.split(given.container or ""), python, "-m", *what]
-    shape = given.worker if job.kind == "worker" else given.head
+    words = given.python_words("-m", MODULES[job.kind], folder.storage, folder.sweep, job.name)
+    shape = given.shape(job.kind)
     if isinstance(shape, Worker) and shape.nodes > 1:
         # Tasks do not inherit --cpus-per-task since Slurm 22.05.
         cpus = f"--cpus-per-task={shape.cpus}"

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
+import sys
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated
 
+from sweep.slurm.jobs import Kind
 from sweep.strict_yaml import OnceEach, parsed, text_of
 from trainables.config.fields import Rule, Section, Untyped, at_least
 from trainables.errors import Misuse, UnknownName
@@ -180,6 +183,14 @@ class SlurmYaml(Section):
     head: Head = Head()  # the job that drives a sweep; it trains nothing
     worker: Worker = Worker()
     poll_s: Annotated[float, at_least(1.0)] = 60.0  # between two looks at Slurm's queue, of all
+
+    def shape(self, kind: Kind) -> Head:
+        """The shape of a kind of job."""
+        return self.worker if kind == "worker" else self.head
+
+    def python_words(self, *words: str) -> list[str]:
+        """The command by which jobs run Python with these words."""
+        return [*shlex.split(self.container or ""), self.python or sys.executable, *words]
 
     def _check(self) -> None:
         if self.data is not None:

@@ -23,7 +23,16 @@ from sweep.study.definition import load_definition
 from tests.lab.cluster import YAML, LabCluster
 from tests.lab.hosts import HOME, Host, lab, why_not
 from tests.lab.ports import called, listening, open_ports, shown
-from tests.support.drivers import ROOT, records, steps, table, tiny, undisturbed, wait_until
+from tests.support.drivers import (
+    ROOT,
+    kept_seconds,
+    records,
+    steps,
+    table,
+    tiny,
+    undisturbed,
+    wait_until,
+)
 from tests.support.sweeps import FEASIBLE, FIRST, INFEASIBLE, SECOND, Losses, store_sweep
 from trainables.records.arm_record import REPORTED_LOSS, ArmRecord
 from trainables.records.objects import ObjectStore
@@ -50,10 +59,7 @@ NOTIFY = "http://127.0.0.1:9/hook-5ecre7"  # nobody hears it; its path is a secr
 @pytest.fixture(scope="module")
 def timings() -> Iterator[dict[str, float]]:
     """Seconds, by what was waited for; kept at the end."""
-    measured: dict[str, float] = {}
-    yield measured
-    FIGURES.parent.mkdir(exist_ok=True)
-    FIGURES.write_text(json.dumps({name: round(s, 1) for name, s in measured.items()}, indent=2))
+    yield from kept_seconds(FIGURES)
 
 
 @pytest.fixture(scope="module")

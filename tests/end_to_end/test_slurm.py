@@ -19,9 +19,9 @@ import pytest
 from search_spaces.space import SearchSpace
 from sweep.slurm.folder import SlurmFolder
 from sweep.slurm.jobs import Head
-from sweep.study.definition import Definition, load_definition
+from sweep.study.definition import load_definition
 from tests.lab.slurm import SlurmLab, slurm_lab, why_not
-from tests.support.drivers import ROOT, records, table, tiny, undisturbed, wait_until
+from tests.support.drivers import ROOT, kept_seconds, records, table, tiny, undisturbed, wait_until
 from tests.support.faults import Faults
 from trainables.records.objects import ObjectStore
 
@@ -42,10 +42,7 @@ RAY = ("raylet", "gcs_server", "ray::", "ray.scripts", "sweep.")
 @pytest.fixture(scope="module")
 def timings() -> Iterator[dict[str, float]]:
     """Seconds, by what was waited for; kept at the end."""
-    measured: dict[str, float] = {}
-    yield measured
-    FIGURES.parent.mkdir(exist_ok=True)
-    FIGURES.write_text(json.dumps({name: round(s, 1) for name, s in measured.items()}, indent=2))
+    yield from kept_seconds(FIGURES)
 
 
 class Site:
@@ -56,7 +53,6 @@ class Site:
         self.variables = {
             "FAULTS": str(faults.folder), "PYTHONPATH": f"{faults.folder}:{ROOT}",
         }  # fmt: skip
-        self.submitted: list[Definition] = []
 
     def write_space(self, name: str = "tiny", **fields: Any) -> SearchSpace:
         space = tiny(name=name, **{**ARM, **fields}).space

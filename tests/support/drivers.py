@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -138,6 +138,14 @@ def wait_until(condition: Callable[[], bool], timeout_s: float = 90) -> None:
     while not condition():
         assert time.monotonic() < give_up, "waited too long"
         time.sleep(0.02)
+
+
+def kept_seconds(file: Path) -> Iterator[dict[str, float]]:
+    """Seconds, by what was waited for, for a fixture; written to the file at the end."""
+    measured: dict[str, float] = {}
+    yield measured
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(json.dumps({name: round(s, 1) for name, s in measured.items()}, indent=2))
 
 
 def records(objects: ObjectStore) -> dict[str, ArmRecord]:

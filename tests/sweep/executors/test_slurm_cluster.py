@@ -28,6 +28,11 @@ class Cluster(SlurmCluster):
     def nodes(self) -> list[dict[str, Any]]:
         return self.there
 
+    def look_and_ask(self, arm: ResourceClass, count: int) -> None:
+        """As a driver does every few seconds."""
+        self.machines()
+        self.ask(arm, count)
+
     def join(self, job: str, cpus: float = 2.0) -> None:
         labels, resources = {LABEL: job}, {"CPU": cpus, "memory": 1e9}
         self.there.append({"NodeID": f"id-{job}", "Labels": labels, "Resources": resources})
@@ -69,11 +74,9 @@ def test_as_many_jobs_are_asked_for_as_hold_the_arms(
     jobs: int,
 ) -> None:
     _, cluster = started(tmp_path, **shape)
-    cluster.machines()
-    cluster.ask(arm, count)
+    cluster.look_and_ask(arm, count)
     assert len(programs.queue()) == jobs
-    cluster.machines()
-    cluster.ask(arm, count)  # they are on their way
+    cluster.look_and_ask(arm, count)  # they are on their way
     assert len(programs.queue()) == jobs
 
 
@@ -81,8 +84,7 @@ def test_jobs_that_are_not_wanted_any_more_leave_the_queue(
     tmp_path: Path, programs: SlurmPrograms
 ) -> None:
     _, cluster = started(tmp_path)
-    cluster.machines()
-    cluster.ask(ONE, 6)
+    cluster.look_and_ask(ONE, 6)
     cluster.machines()
     assert cluster.waiting() == 3
     cluster.ask(ONE, 2)
@@ -94,8 +96,7 @@ def test_a_job_that_begins_is_not_cancelled_but_waited_for(
     tmp_path: Path, programs: SlurmPrograms
 ) -> None:
     folder, cluster = started(tmp_path)
-    cluster.machines()
-    cluster.ask(ONE, 2)
+    cluster.look_and_ask(ONE, 2)
     (job,) = folder.jobs("worker")
     assert folder.claim(job.name, job.id, "node1")
     cluster.machines()
@@ -108,8 +109,7 @@ def test_machines_that_leave_do_not_count_and_make_room_for_the_next_job(
     tmp_path: Path, programs: SlurmPrograms
 ) -> None:
     folder, cluster = started(tmp_path, most=1)
-    cluster.machines()
-    cluster.ask(ONE, 2)
+    cluster.look_and_ask(ONE, 2)
     (job,) = folder.jobs("worker")
     folder.claim(job.name, job.id, "node1")
     programs.put_state(job.id, "RUNNING")
@@ -129,8 +129,7 @@ def test_the_queues_reason_is_what_the_sweep_waits_for(
     tmp_path: Path, programs: SlurmPrograms
 ) -> None:
     _, cluster = started(tmp_path)
-    cluster.machines()
-    cluster.ask(ONE, 4)
+    cluster.look_and_ask(ONE, 4)
     time.sleep(1.1)  # the queue is asked once a second here
     cluster.machines()
     assert cluster.why_waiting == (
@@ -143,11 +142,9 @@ def test_a_lost_answer_makes_no_second_job(tmp_path: Path, programs: SlurmProgra
     cluster.machines()
     programs.lose()
     cluster.ask(ONE, 2)
-    cluster.machines()
-    cluster.ask(ONE, 2)
+    cluster.look_and_ask(ONE, 2)
     time.sleep(1.1)
-    cluster.machines()
-    cluster.ask(ONE, 2)
+    cluster.look_and_ask(ONE, 2)
     assert list(programs.queue()) == ["1"]
     assert [known.id for known in folder.jobs("worker")] == ["1"]
 
@@ -189,12 +186,10 @@ def test_another_job_is_asked_for_some_time_after_one_that_never_joined(
 ) -> None:
     """A node that fails each job at once is free for the next one."""
     folder, cluster = started(tmp_path)
-    cluster.machines()
-    cluster.ask(ONE, 1)
+    cluster.look_and_ask(ONE, 1)
     (known,) = folder.jobs("worker")
     folder.ended(known.name, "a node without a disk", is_good=False)
-    cluster.machines()
-    cluster.ask(ONE, 1)
+    cluster.look_and_ask(ONE, 1)
     assert len(programs.submitted()) == 1
 
 

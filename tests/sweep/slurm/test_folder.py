@@ -177,16 +177,16 @@ def test_a_new_submission_forgets_how_the_last_one_ended(folder: SlurmFolder) ->
 def test_three_jobs_that_never_joined_are_told_of_with_their_log(folder: SlurmFolder) -> None:
     for number in range(3):
         job = folder.submitted(folder.intend("worker"), str(number))
-        assert trouble(folder, 0.0) == ""
+        assert trouble(folder, folder.jobs("worker"), 0.0) == ""
         (folder.logs / f"worker-{job.id}.log").write_text("one\nmodule: unknown module cuda/99\n")
         folder.ended(job.name, f"job {number} ended as FAILED", is_good=False)
-    said = trouble(folder, 0.0)
+    said = trouble(folder, folder.jobs("worker"), 0.0)
     assert "3 worker jobs in a row ended before they joined: job 2 ended as FAILED" in said
     assert said.endswith("one\nmodule: unknown module cuda/99")
-    assert trouble(folder, time.time() + 1) == ""  # since then none
+    assert trouble(folder, folder.jobs("worker"), time.time() + 1) == ""  # since then none
     joined = folder.submitted(folder.intend("worker"), "8")
     folder.mark(joined.name, "joined")
-    assert failures_to_join(folder, "worker") == []
+    assert failures_to_join(folder.jobs("worker")) == []
 
 
 def test_a_sweep_that_trains_is_in_no_trouble_whatever_other_jobs_do(folder: SlurmFolder) -> None:
@@ -196,13 +196,13 @@ def test_a_sweep_that_trains_is_in_no_trouble_whatever_other_jobs_do(folder: Slu
     for number in range(3):
         job = folder.submitted(folder.intend("worker"), str(number))
         folder.ended(job.name, "a node without a disk", is_good=False)
-    assert trouble(folder, began_s) == ""
+    assert trouble(folder, folder.jobs("worker"), began_s) == ""
     folder.ended(joined.name, "left", is_good=True)  # at its limit; the next one is in the queue
-    assert trouble(folder, began_s) == ""
+    assert trouble(folder, folder.jobs("worker"), began_s) == ""
     coming = folder.submitted(folder.intend("worker"), "9")
-    assert trouble(folder, time.time() + 1) == ""
+    assert trouble(folder, folder.jobs("worker"), time.time() + 1) == ""
     folder.ended(coming.name, "a node without a disk", is_good=False)
-    assert trouble(folder, began_s) == ""
+    assert trouble(folder, folder.jobs("worker"), began_s) == ""
 
 
 def test_a_mark_that_comes_after_the_end_is_seen(folder: SlurmFolder) -> None:
