@@ -43,6 +43,7 @@ class JobServer:
     environment: dict[str, str] = field(default_factory=dict)
     has_agent: bool = True  # else no job is taken
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    threads: list[Thread] = field(default_factory=list)  # one a job
 
     def end(self, job: str) -> None:
         """A job that drives a sweep ends."""
@@ -69,8 +70,19 @@ class JobServer:
             "start_time": time.time_ns() // 1_000_000,
             "message": "",
         }
-        Thread(target=self._run, args=(job, wanted), daemon=True).start()
+        thread = Thread(target=self._run, args=(job, wanted), daemon=True)
+        self.threads.append(thread)
+        thread.start()
         return job
+
+    def close(self) -> None:
+        """End all processes, and wait for the threads that wait for them."""
+        while any(thread.is_alive() for thread in self.threads):
+            for process in list(self.processes.values()):
+                if process.poll() is None:
+                    with suppress(ProcessLookupError):
+                        os.killpg(process.pid, signal.SIGKILL)
+            time.sleep(0.01)  # a process may have been on its way
 
     def log(self, job: str) -> str:
         path = self.folder / f"{job}.log"
@@ -97,9 +109,10 @@ class JobServer:
                     process.wait()
                     return
             code = process.wait()
-        if self.jobs[job]["status"] == "RUNNING":
+        held = self.jobs.get(job)  # None: deleted meanwhile, by whoever read its answer
+        if held is not None and held["status"] == "RUNNING":
             ended = {"status": "FAILED" if code else "SUCCEEDED"}
-            self.jobs[job] |= ended | {"end_time": time.time_ns() // 1_000_000}
+            held |= ended | {"end_time": time.time_ns() // 1_000_000}
 
     def _environment(self) -> dict[str, str]:
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
@@ -190,6 +203,4 @@ def job_server(folder: Path, token: str) -> Iterator[JobServer]:
     finally:
         server.shutdown()
         server.server_close()
-        for job, process in state.processes.items():
-            if process.poll() is None:
-                state.stop(job)
+        state.close()
