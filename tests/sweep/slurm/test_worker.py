@@ -27,7 +27,7 @@ CODE = """
 import sys
 from sweep.slurm import worker
 worker.IDLE_S = float(sys.argv.pop(1))
-worker.LOOK_S = 0.2
+worker.LOOK_S, worker.SEEN_S = 0.2, 10.0
 worker.main()
 """
 LONG_S = 120.0
@@ -106,14 +106,21 @@ def test_a_worker_joins_and_leaves_at_the_signal(
     wait_until(lambda: joined(nodes) == [], LONG_S)
 
 
-def test_a_worker_without_work_ends_and_says_if_the_driver_never_saw_it(
+def test_a_worker_without_work_ends_and_says_if_a_driver_that_looks_never_saw_it(
     folder: SlurmFolder, nodes: RayNodes, start: Start
 ) -> None:
     unseen, seen = folder.intend("worker"), folder.intend("worker")
     folder.mark(seen.name, "joined")
-    first, second = start(unseen, idle_s=15.0), start(seen, idle_s=15.0)
-    assert "the driver has not seen this node within 15 s" in ended(first)
+    first, second = start(unseen, idle_s=5.0), start(seen, idle_s=5.0)
     assert "left: nothing to train" in ended(second)
+    assert first.poll() is None  # no driver has looked yet
+
+    def is_over() -> bool:
+        folder.look()
+        return first.poll() is not None
+
+    wait_until(is_over, LONG_S)
+    assert "the driver has not seen this node within 10 s" in ended(first)
     assert (first.returncode, second.returncode) == (1, 0)
 
 
