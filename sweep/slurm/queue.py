@@ -26,13 +26,14 @@ from trainables.plain import Plain
 ANSWER_S = 30.0  # within which Slurm's controller answers, or is taken for away
 # The controller may have done what it was asked for, or not: its answer was lost.
 _LOST = re.compile(
-    r"timed out|unable to contact|zero bytes|temporarily unable|connection (?:refused|reset)"
+    r"timed out|unable to contact|zero bytes|connection (?:refused|reset)"
     r"|communication connection failure|not responding|socket error",
     re.IGNORECASE,
 )
 # Room comes by itself: the user or the site has as many jobs as it may.
 _FULL = re.compile(
-    r"max\w*submit\w*|maximum number of .*jobs|job count limit|queue is full",
+    r"max\w*submit\w*|maximum number of .*jobs|job count limit|queue is full"
+    r"|unable to accept job|resource temporarily unavailable",  # at MaxJobCount
     re.IGNORECASE,
 )
 # Of this environment, for no job: what Slurm says of another job, Ray of another cluster.

@@ -266,6 +266,29 @@ def test_answers_that_are_lost_a_queue_that_is_full_and_one_allocation_of_two_no
     assert table(objects, asked) == undisturbed(trained_inline, asked)
 
 
+def test_a_controller_that_takes_no_more_jobs(trained_inline: ObjectStore) -> None:
+    """sbatch tries again and again: the verb says so, and nothing has begun."""
+    with slurm_lab(most_jobs=3) as lab:
+        site = Site(lab, Faults(lab.folder / "faults"))
+        lab.write_yaml(f"worker: {WORKER}\n")
+        site.write_space()
+        lab.run(
+            "while timeout 5 sbatch --hold -o /dev/null --job-name=others --wrap true; do :; done"
+        )
+        said = lab.refused("submit", "tiny.json", "--name", "tiny", **site.variables)
+        assert "takes no more of your jobs now" in said
+        assert set(lab.queue()) == {"others"}
+        assert "tiny" not in lab.sweep("list")
+        conf = lab.folder / "slurm.conf"
+        conf.write_text(conf.read_text().replace("MaxJobCount=3", "MaxJobCount=100"))
+        lab.restart_controller(0.0)
+        wait_until(lambda: lab.run("sinfo --noheader --format=%T").stdout.strip() == "idle", LONG_S)
+        site.submit()
+        site.ends()
+        asked = load_definition(lab.objects, "tiny")
+        assert table(lab.objects, asked) == undisturbed(trained_inline, asked)
+
+
 STRANGER = 65534  # nobody, who has an account here like everybody
 TALK = """
 import os, sys
