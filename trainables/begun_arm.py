@@ -11,7 +11,6 @@ from torch import nn
 from trainables.build import build_model, placed, task_of_arm, weighting_of
 from trainables.config.arm import ArmConfig
 from trainables.evaluation.stacked import Row, StackedNetworks
-from trainables.fused.by_itself import ByItself
 from trainables.fused.training import FusedTraining, alone
 from trainables.layer_losses import introduce
 from trainables.sharding.ranks import ALONE, Ranks
@@ -28,7 +27,7 @@ class BegunArm:
     references: References
     device: torch.device
     eval_seconds: float = 0.0
-    _alone: Training | ByItself | FusedTraining | None = field(default=None, init=False)
+    _alone: Training | FusedTraining | None = field(default=None, init=False)
 
     def run_to(self, step: int) -> None:
         """Take primal steps without company until ``step`` are done."""

@@ -158,11 +158,7 @@ def _forward(
             if tokens.noise is not None:
                 embeddings = embeddings + tokens.noise
             inputs = TextInputs(
-                embeddings,
-                tokens.attention_mask,
-                tokens.token_type_ids,
-                tokens.places,
-                tokens.is_full,
+                embeddings, tokens.attention_mask, tokens.token_type_ids, tokens.places
             )
             features = of_texts.features(inputs)
             predictions: list[Prediction] = [of_texts.readout(f) for f in features[wanted]]

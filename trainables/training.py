@@ -15,7 +15,6 @@ import copy
 import io
 import itertools
 import time
-from collections.abc import Callable
 from typing import Any, Literal
 
 import torch
@@ -37,8 +36,6 @@ GAP_RATE = 0.2  # of the running means of layers that are not read at every step
 
 # What a step's gradient is of; where it is of the last loss, the others are measured, or not even.
 Kind = Literal["all layers", "last layer", "last layer alone"]
-
-Backward = Callable[[int, Batch], Tensor]  # what ``Training.backward`` does
 
 
 class StepLosses(nn.Module):
@@ -108,11 +105,8 @@ class Training:
             return "all layers"
         return "last layer" if self.weighting.watches_layers else "last layer alone"
 
-    def run_to(self, step: int, backward: Backward | None = None) -> None:
-        """Take primal steps until ``step`` are done; with ``ranks`` a report is due then.
-
-        ``backward`` takes the place of the method of that name.
-        """
+    def run_to(self, step: int) -> None:
+        """Take primal steps until ``step`` are done; with ``ranks`` a report is due then."""
         self._ranks.say(step)
         self._full_state = None
         started = time.perf_counter()
@@ -121,8 +115,7 @@ class Training:
         for current in steps:
             # None, not 0: Adam would move what took no part in a step by its momentum.
             self.optimizer.zero_grad(set_to_none=True)
-            batch = self.task.train_batch(current)
-            self.finish_step(current, (backward or self.backward)(current, batch))
+            self.finish_step(current, self._backward(current))
         if self._loss_sum.device.type == "cuda":
             torch.cuda.synchronize()  # else the seconds would be those of launching kernels
         self.took(len(steps), time.perf_counter() - started)
@@ -176,19 +169,15 @@ class Training:
         self._steps_timed, self._seconds_timed = steps, seconds
         self.seconds += seconds
 
-    def losses_of(self, part: Batch, kind: Kind) -> Tensor:
-        """Mean losses over f_c of a part of a batch, [L + 1] or [1]."""
-        losses_FB = self._losses(self._ranks.share(part), kind)
-        if kind != "last layer alone":
-            require_every_layer(self.config, len(losses_FB))
-        return self._ranks.mean(losses_FB, len(part.targets)) / self._constant_loss
-
-    def backward(self, step: int, batch: Batch) -> Tensor:
+    def _backward(self, step: int) -> Tensor:
         """The gradient of the weighted sum over the whole batch; its losses, detached."""
-        parts = batch.parts(self.config.accumulate)
+        parts = self.task.train_batch(step).parts(self.config.accumulate)
         seen, gaps_M = [], self._gaps_M  # one draw for all parts: their controls are of before it
         for part in parts:
-            losses_F = self.losses_of(part, self.kind(step))
+            losses_FB = self._losses(self._ranks.share(part), self.kind(step))
+            if self.kind(step) != "last layer alone":
+                require_every_layer(self.config, len(losses_FB))
+            losses_F = self._ranks.mean(losses_FB, len(part.targets)) / self._constant_loss
             if gaps_M is not None:
                 losses_F = self._estimated(losses_F, part, gaps_M)
             seen.append(losses_F.detach())  # w is a constant of the step: no gradient flows into it

@@ -28,7 +28,6 @@ GPU_TESTS = (
     "tests/trainables/test_gpu_memory.py",
     "tests/trainables/test_cuda_contracts.py",
     "tests/trainables/fused/test_stacks.py",
-    "tests/trainables/fused/test_by_itself.py",
 )
 PYTEST = (  # none of pyproject's options: its plug-ins are not needed, others' warnings no errors
     *("-o", "addopts=", "-o", "filterwarnings=default", "-p", "no:cacheprovider"),

@@ -26,7 +26,6 @@ from trainables.build import build_task, parameter_dtype
 from trainables.config.arm import ArmConfig
 from trainables.fused import graph
 from trainables.fused.agreement import may_fuse
-from trainables.fused.by_itself import ByItself
 from trainables.fused.group import ArmGroup
 from trainables.fused.training import FusedTraining, alone
 from trainables.records.arm_record import EVAL_SECONDS, TRAIN_SECONDS, ArmRecord
@@ -48,7 +47,7 @@ def speeds(config: ArmConfig, task: Task, size: int, steps: int) -> dict[str, An
     arms = company(config, max(size, 2))
     fused = FusedTraining([training_of(arm, task) for arm in arms[:size]])
     own = training_of(arms[1], task)
-    trained: dict[str, tuple[Training | ByItself | FusedTraining, int]] = {
+    trained: dict[str, tuple[Training | FusedTraining, int]] = {
         "network_per_s": (own, 1),
         "alone_per_s": (alone(training_of(arms[1], task)), 1),
         "fused_per_s": (fused, size),

@@ -24,7 +24,7 @@ from trainables.primal_dual.lagrangian import PrimalDual
 from trainables.primal_dual.weighting import Watched, Weighting
 from trainables.records.arm_record import ArmRecord
 from trainables.records.arms import ArmStore
-from trainables.tasks.base import Batch, Task
+from trainables.tasks.base import Task
 from trainables.tasks.video_denoising import VideoDenoising
 from trainables.training import Training
 
@@ -50,12 +50,12 @@ class UnderShift(Training):
         device = torch.device(config.device)
         self._shifted = build_task(config.with_fields(more), device, parameter_dtype(config))
 
-    def backward(self, step: int, batch: Batch) -> Tensor:
+    def _backward(self, step: int) -> Tensor:
         """The gradient of f_L(near) + sum_l lambda_l g_l(shifted); the shifted losses, detached."""
         unit = self.task.scales.constant_loss
-        near = last_loss(self.model, self.task, batch).mean() / unit
-        shifted = self._shifted.train_batch(step)
-        shifted_F = layer_losses(self.model, self.task, shifted).mean(dim=1) / unit
+        near = last_loss(self.model, self.task, self.task.train_batch(step)).mean() / unit
+        batch = self._shifted.train_batch(step)
+        shifted_F = layer_losses(self.model, self.task, batch).mean(dim=1) / unit
         seen_F = shifted_F.detach()
         pushes_F = without_objective(self.weighting.weights(step, seen_F))
         (near + pushes_F @ shifted_F).backward()  # type: ignore[no-untyped-call]
@@ -89,8 +89,9 @@ class PerGroup(Training):
         ]
         self.weighting = OfGroups(self._groups, weighting)
 
-    def backward(self, step: int, batch: Batch) -> Tensor:
+    def _backward(self, step: int) -> Tensor:
         """The gradient of f_L + 1/G sum_g sum_l lambda_gl g_gl; the batch's losses, detached."""
+        batch = self._video.train_batch(step)
         losses_FB = layer_losses(self.model, self._video, batch)
         losses_FB = losses_FB / self._video.scales.constant_loss
         objective = losses_FB[-1].mean()

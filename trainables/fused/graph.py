@@ -1,4 +1,4 @@
-"""Passes as CUDA graphs, which the host starts as one each.
+"""Passes of a stack as CUDA graphs, which the host starts as one each.
 
 The host starts a kernel in 30 us where the kernel takes 2: a captured pass leaves the host one
 call. A pass reads from memory that was captured, to which its batch is copied, and the next pass
@@ -12,8 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +21,7 @@ from trainables.config.arm import ArmConfig
 from trainables.fused.update import Parameters
 from trainables.memory import exhausted, gpu_is_lost
 from trainables.primal_dual.clipping import clip_rows
-from trainables.tasks.base import Batch, Tokens
+from trainables.tasks.base import Batch
 
 FEWEST_STEPS = 50  # of a run that is worth capturing: it takes as long as some twenty steps
 OURS = "trainables."  # packages whose networks and tasks are known to be captured
@@ -37,15 +36,13 @@ def is_worth_capturing(config: ArmConfig) -> bool:
 
 
 def can_capture(network: nn.Module, task: object, part: Batch) -> bool:
-    """True for batches on a GPU of a network and a task of this package.
+    """True for batches of one shape on a GPU, of a network and a task of this package.
 
-    Others may look at the host or keep state in Python, which a capture would break or freeze; so
-    does a batch whose layers are drawn on the host.
+    Others may look at the host or keep state in Python, which a capture would break or freeze.
     """
     own = (type(network).__module__, type(task).__module__)
     is_ours = all(module.startswith(OURS) for module in own)
-    is_drawn = isinstance(part.inputs, Tokens) and part.inputs.layers is not None
-    return is_ours and part.targets.is_cuda and not is_drawn
+    return is_ours and isinstance(part.inputs, Tensor) and part.inputs.is_cuda
 
 
 def captured(capture: Callable[[], T]) -> T | None:
@@ -66,57 +63,50 @@ def captured(capture: Callable[[], T]) -> T | None:
 
 
 class CapturedPasses:
-    """Losses of a batch, and their gradient, in memory that stays."""
+    """Losses of a batch, and their clipped gradient, in memory that stays."""
 
     def __init__(
         self,
         losses_of: Callable[[Batch], Tensor],
         parameters: Sequence[Tensor],
         example: Batch,
-        most: float | None = None,
+        most: float,
     ) -> None:
-        """Capture the passes of batches like ``example``.
-
-        With ``most`` losses are those of rows, [H, F], and each row's gradient is clipped at that
-        norm. Without it they are of one network, [F], which has taken a step before: libraries
-        have started, and no second copy of what a pass holds is kept for that.
-        """
+        """Capture the passes of batches like ``example``, clipped at the norm ``most``."""
         self._batch = batch = _copy_of(example)
-        if most is not None:
-            with _beside():  # libraries start before anything is captured
-                losses = losses_of(batch)
-                torch.autograd.grad(losses, parameters, torch.zeros_like(losses), allow_unused=True)
-                del losses
+        with _beside():  # libraries start before anything is captured
+            losses_HF = losses_of(batch)
+            self._weights_HF = torch.zeros_like(losses_HF)
+            torch.autograd.grad(losses_HF, parameters, self._weights_HF, allow_unused=True)
+            del losses_HF
         self._forward, self._backward = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._forward):
-            losses = losses_of(batch)
-        self._losses = losses.detach()
-        self._weights = torch.zeros_like(self._losses)
+            losses_HF = losses_of(batch)
+        self._losses_HF = losses_HF.detach()
         with torch.cuda.graph(self._backward, pool=self._forward.pool()):
             gradients: Sequence[Tensor | None] = torch.autograd.grad(
-                losses, parameters, self._weights, allow_unused=True
+                losses_HF, parameters, self._weights_HF, allow_unused=True
             )
             # copies: one gradient may be a view of another, and clipping writes into them
             self.gradients: list[Tensor | None] = [
                 None if gradient is None else gradient.clone().contiguous()
                 for gradient in gradients
             ]
-            if most is not None:
-                self.norms_H = clip_rows([g for g in self.gradients if g is not None], most)
+            self.norms_H = clip_rows([g for g in self.gradients if g is not None], most)
 
     def takes(self, part: Batch) -> bool:
         """True for a batch of the shape that was captured."""
-        return shape_of(self._batch) == shape_of(part)
+        return _is_alike(self._batch, part)
 
     def forward(self, part: Batch) -> Tensor:
-        """Mean losses over f_c of every row and layer, [H, F] or [F], until the next pass."""
+        """Mean losses over f_c of every row and layer, [H, F], until the next pass."""
         _overwrite(self._batch, part)
         self._forward.replay()
-        return self._losses
+        return self._losses_HF
 
-    def backward(self, weights: Tensor) -> None:
-        """Fill ``gradients`` with those of the weighted losses; of rows ``norms_H``, too."""
-        self._weights.copy_(weights)
+    def backward(self, weights_HF: Tensor) -> None:
+        """Fill ``gradients``, clipped, and ``norms_H``, the norms before."""
+        self._weights_HF.copy_(weights_HF)
         self._backward.replay()
 
 
@@ -140,7 +130,7 @@ class CapturedEvaluation:
 
     def takes(self, batch: Batch) -> bool:
         """True for a batch of the shape that was captured."""
-        return shape_of(self._batch) == shape_of(batch)
+        return _is_alike(self._batch, batch)
 
     def outcomes(self, rows: Parameters, batch: Batch) -> list[Tensor]:
         """Outcomes of this stack on this batch."""
@@ -162,32 +152,25 @@ def _beside() -> Iterator[None]:
     ours.wait_stream(stream)
 
 
-def shape_of(batch: Batch) -> tuple[object, ...]:
-    """All of a batch that a captured pass cannot have otherwise: a key."""
-    kinds = {name: (part.shape, part.dtype) for name, part in _tensors(batch).items()}
-    is_full = isinstance(batch.inputs, Tokens) and batch.inputs.is_full
-    return (is_full, *kinds.items())
-
-
-def _tensors(batch: Batch) -> dict[str, Tensor]:
-    """Tensors of a batch on the device, by name."""
-    inputs = batch.inputs
-    if isinstance(inputs, Tensor):
-        return {"inputs": inputs, "targets": batch.targets}
-    held = {field.name: getattr(inputs, field.name) for field in fields(inputs)}
-    tensors = {name: part for name, part in held.items() if isinstance(part, Tensor)}
-    return {**tensors, "targets": batch.targets}
-
-
 def _copy_of(batch: Batch) -> Batch:
-    copies: dict[str, Any] = {name: part.clone() for name, part in _tensors(batch).items()}
-    targets = copies.pop("targets")
-    if isinstance(batch.inputs, Tensor):
-        return Batch(copies["inputs"], targets)
-    return Batch(replace(batch.inputs, **copies), targets)
+    assert isinstance(batch.inputs, Tensor)
+    return Batch(batch.inputs.clone(), batch.targets.clone())
 
 
 def _overwrite(captured: Batch, batch: Batch) -> None:
-    given = _tensors(batch)
-    for name, part in _tensors(captured).items():
-        part.copy_(given[name])
+    assert isinstance(captured.inputs, Tensor)
+    assert isinstance(batch.inputs, Tensor)
+    captured.inputs.copy_(batch.inputs)
+    captured.targets.copy_(batch.targets)
+
+
+def _is_alike(captured: Batch, batch: Batch) -> bool:
+    def kind(tensor: Tensor) -> tuple[torch.Size, torch.dtype]:
+        return tensor.shape, tensor.dtype
+
+    assert isinstance(captured.inputs, Tensor)
+    return (
+        isinstance(batch.inputs, Tensor)
+        and kind(batch.inputs) == kind(captured.inputs)
+        and kind(batch.targets) == kind(captured.targets)
+    )

@@ -20,7 +20,6 @@ import torch
 from torch import Tensor
 
 from trainables.fused.agreement import may_fuse
-from trainables.fused.by_itself import ByItself
 from trainables.fused.stack import Stack
 from trainables.fused.update import ROWS
 from trainables.fused.weighting import JointWeighting, has_same_bits
@@ -117,11 +116,7 @@ class FusedTraining:
         return self._first.task.train_batch(step).parts(self._first.config.accumulate)
 
 
-def alone(training: Training) -> Training | ByItself | FusedTraining:
+def alone(training: Training) -> Training | FusedTraining:
     """Training that takes an arm's steps without company: on a GPU in a stack, if it may be."""
-    if not training.parameters[0].is_cuda:
-        return training
-    if may_fuse([training]):
-        return FusedTraining([training])
-    # a loop of another class, or of several processes, takes steps of its own
-    return ByItself(training) if type(training) is Training and training.is_whole else training
+    on_gpu = training.parameters[0].is_cuda
+    return FusedTraining([training]) if on_gpu and may_fuse([training]) else training

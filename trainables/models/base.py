@@ -69,7 +69,6 @@ class TextInputs:
     attention_mask: Tensor  # [B, T] bool: True for tokens, False for padding
     token_type_ids: Tensor | None = None  # [B, T]: which of two texts; None: there is but one type
     places: Tensor | None = None  # [B, A]: of decoders, the tokens that predictions are read off
-    is_full: bool = False  # known to be without padding
 
 
 @runtime_checkable

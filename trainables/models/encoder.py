@@ -47,8 +47,7 @@ class EncoderStates(nn.Module):
         types = {"token_type_ids": inputs.token_type_ids} if self.has_types else {}
         output = self.blocks(
             inputs_embeds=inputs.embeddings,
-            # transformers looks whether a mask is full, waits for the device, and then uses none
-            attention_mask=None if inputs.is_full else inputs.attention_mask.long(),
+            attention_mask=inputs.attention_mask.long(),
             output_hidden_states=True,
             **types,
         )

@@ -40,9 +40,6 @@ class Tokens:
     sampled: Tensor | None = None
     # ^ [B, K] int64: which of ``places`` inner layers' losses are of, -1 beyond; None: all of them
     layers: tuple[int, ...] | None = None  # before the last, whose losses are taken; None: all
-    is_full: bool = (
-        False  # known to be without padding: nobody has to look, and wait for the device
-    )
 
     def __len__(self) -> int:
         """B."""

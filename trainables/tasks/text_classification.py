@@ -69,12 +69,7 @@ class TextClassification(TextTask):
 
     def _posed(self, padded: PaddedBatch, labels_B: Ints) -> tuple[Tokens, Tensor]:
         types_BT = None if padded.types is None else self._on_device(padded.types)
-        tokens = Tokens(
-            self._on_device(padded.ids),
-            self._on_device(padded.mask),
-            types_BT,
-            is_full=bool(padded.mask.all()),
-        )
+        tokens = Tokens(self._on_device(padded.ids), self._on_device(padded.mask), types_BT)
         return tokens, self._on_device(labels_B)
 
     # --- shifts -----------------------------------------------------------------------------------
