@@ -123,7 +123,7 @@ def by_hand(case: Case, task: Task) -> Steps:
             loss = task.loss(prediction, batch.targets).mean() / task.scales.constant_loss
             optimizer.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]
-            nn.utils.clip_grad_norm_(model.parameters(), config.grad_clip)
+            nn.utils.clip_grad_norm_(model.parameters(), config.largest_gradient)
             optimizer.step()
         done += steps
 

@@ -24,6 +24,7 @@ from typing import cast
 import search_spaces
 from search_spaces.paper.rows import setting as setting
 from search_spaces.paper.rows import video_settings as video_settings
+from search_spaces.paper.spaces import PAPER_SPACES
 from search_spaces.settings import require_short_names
 from search_spaces.space import HOW_IT_RUNS, Phase, SearchSpace, Setting
 from trainables.config.arm import ArmConfig, field_of
@@ -73,7 +74,7 @@ def longer(space: SearchSpace, steps: int, *, eval_windows: int) -> SearchSpace:
 def space_names() -> list[str]:
     """The built-in search spaces."""
     modules = (module.name for module in pkgutil.iter_modules(search_spaces.__path__))
-    return sorted(name for name in modules if name not in _NO_SPACES)
+    return sorted({*modules, *PAPER_SPACES}.difference(_NO_SPACES))
 
 
 def find(text: str, *, full: bool = False) -> NamedSpace:
@@ -88,6 +89,9 @@ def find(text: str, *, full: bool = False) -> NamedSpace:
             is_here = not _looked_up(f"{text}.py")[1]
             hint = f" The file {text}.py is here." * is_here
             raise UnknownName(f"{UnknownName.among('search space', text, space_names())}{hint}")
+        if text in PAPER_SPACES:
+            names: Mapping[str, Json] = {"SPACE": PAPER_SPACES[text]}
+            return _of_module(names, f"search space {text}", full=full)
         module = importlib.import_module(f"search_spaces.{text}")
         return _of_module(vars(module), f"search space {text}", full=full)
     path, state = _looked_up(text)

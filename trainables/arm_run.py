@@ -46,6 +46,7 @@ from trainables.memory import (
 )
 from trainables.plain import Json
 from trainables.primal_dual.constraints import descent_constraints, missing_shares
+from trainables.primal_dual.schedule import in_steps
 from trainables.records import arm_record as results
 from trainables.records.arm_record import ArmRecord, Report, Status
 from trainables.records.arms import ArmStore
@@ -228,7 +229,9 @@ class ArmRun:
         report = self._report(arm, network)
         self.record.reports.append(report)
         self._count_held(report.timestamp_ms)
-        signs = EarlySigns(self.config, arm.task.scales, arm.task.steps_per_epoch, self._tolerance)
+        steps_per_epoch = arm.task.steps_per_epoch
+        config = in_steps(self.config, steps_per_epoch)
+        signs = EarlySigns(config, arm.task.scales, steps_per_epoch, self._tolerance)
         self.record.warnings = signs.noted(self.record.warnings, self.record.reports)
         last_loss = report.layers["losses"][-1]
         if not (math.isfinite(report.scalars[results.TRAIN_LOSS]) and math.isfinite(last_loss)):
@@ -305,6 +308,7 @@ class ArmRun:
             self.record.reports.clear()
             self.record.started_ms = begun_ms
             self.record.idle_ms = self.record.shared_ms = 0
+        self.record.steps_per_epoch = task.steps_per_epoch
         self.record.parameters = sum(p.numel() for p in training.parameters)
         notes: tuple[str, ...] = getattr(task, "notes", ())  # a task of a package may have none
         self.record.warnings += [note for note in notes if note not in self.record.warnings]
@@ -371,7 +375,8 @@ class ArmRun:
 
     def _end(self, status: Status, reason: str) -> None:
         if status in ("finished", "stopped"):
-            self.record.warnings += dual_warnings(self.config, self.record.reports, self._tolerance)
+            config = in_steps(self.config, self.record.steps_per_epoch)
+            self.record.warnings += dual_warnings(config, self.record.reports, self._tolerance)
         self.record.status = status
         self.record.reason = reason
         self.record.ended_ms = _now_ms()

@@ -17,6 +17,7 @@ from trainables.fetching.fetched_folders import Tell
 from trainables.primal_dual.constraints import Scales
 from trainables.primal_dual.idle_options import require_effect
 from trainables.primal_dual.lagrangian import PrimalDual
+from trainables.primal_dual.schedule import in_steps
 from trainables.primal_dual.weighting import Control, LastLayer, Weighting
 from trainables.random_keys import keyed_generator, seed_of
 from trainables.registry.find_plugins import (
@@ -237,6 +238,7 @@ def weighting_of(
 
     Raises InvalidValue where an option could do nothing in this run, or not what it says.
     """
+    config = in_steps(config, steps_per_epoch or 0)
     if config.constraint is None:
         return LastLayer(config.model.layers, device, dtype)
     if steps_per_epoch is not None:

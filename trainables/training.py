@@ -127,7 +127,7 @@ class Training:
 
     def finish_step(self, step: int, seen_F: Tensor) -> None:
         """Take primal and dual step ``step``, from 0, by the gradients of the losses ``seen_F``."""
-        grad_norm = self._ranks.clipped(self.parameters, self.config.grad_clip)
+        grad_norm = self._ranks.clipped(self.parameters, self.config.largest_gradient)
         for group, lr in zip(self.optimizer.param_groups, self.lrs(step), strict=True):
             group["lr"] = lr
         self.optimizer.step()

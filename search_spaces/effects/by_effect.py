@@ -85,6 +85,12 @@ def _counted_steps(run: ArmConfig, name: str, dual_lr: float) -> float:
             f"{constraint.dual_every_unit!r}: the number of epochs of a run depends on its data. "
             f"Give {name} a LogUniform range of plain values in a space file."
         )
+    if constraint.warmup_epochs > 0:
+        raise InvalidValue(
+            f"a {kind} range of {name} needs warmup_epochs 0, got {constraint.warmup_epochs}: how "
+            "many steps they are depends on the data. Give warmup_steps, or a LogUniform range of "
+            "plain values in a space file."
+        )
     steps = effective_dual_steps(run, steps_per_epoch=1, until=run.steps)
     if not (dual_lr > 0 and steps > 0):
         raise InvalidValue(

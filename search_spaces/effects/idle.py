@@ -59,7 +59,7 @@ def _of_setting(space: SearchSpace, setting: Setting) -> Iterator[str]:
     config = space.base.with_fields(setting.fields)
     constraint = config.constraint
     assert constraint is not None  # a space's base is constrained
-    if constraint.dual_every_unit != "step":
+    if constraint.dual_every_unit != "step" or constraint.warmup_epochs > 0:
         return  # how many dual steps there are, only the data say
     ranges = space.ranges_of(setting)
     steps = effective_dual_steps(config, steps_per_epoch=1, until=config.steps)

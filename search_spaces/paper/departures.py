@@ -34,8 +34,9 @@ def _of_training(config: ArmConfig) -> Iterator[str]:
     shares = (("rises", config.warmup_fraction), ("falls", config.decay_fraction))
     moves = [f"{verb} over {share:.0%}" for verb, share in shares if share > 0]
     extras += [f"a learning rate that {' and '.join(moves)} of the steps"] if moves else []
-    extras.append(f"gradients clipped at {config.grad_clip:g}")
-    yield f"trained with {', '.join(extras)}; of these the paper says nothing"
+    extras += [] if config.grad_clip is None else [f"gradients clipped at {config.grad_clip:g}"]
+    if extras:
+        yield f"trained with {', '.join(extras)}; of these the paper says nothing"
     if config.dtype == "bfloat16":
         yield "forward passes are in bfloat16; the paper speaks of no reduced precision"
 
@@ -52,8 +53,12 @@ def _of_constraint(config: ArmConfig, constraint: ConstraintConfig) -> Iterator[
     if constraint.scale != "none" and constraint.form == "difference":
         yield "constraints are divided by a schedule of losses; the paper's are not"
     yield from _of_resilience(config, constraint)
-    if constraint.warmup_steps == 0:
-        yield "constraints act from the first step; the paper trains an epoch without them"
+    plain = constraint.warmup_steps, constraint.warmup_epochs
+    if not config.facts.reads_texts and plain != (0, 1):
+        steps, epochs = plain
+        before = [f"{steps} steps"] * (steps > 0) + [f"{epochs} epochs"] * (epochs > 0)
+        since = f"after {' and '.join(before)}" if before else "from the first step"
+        yield f"constraints act {since}; the paper's after an epoch"
     if not _has_the_papers_values(config, constraint):
         yield (
             "alpha and f0 are searched or chosen for this setting; the paper's are those of one "
@@ -62,7 +67,7 @@ def _of_constraint(config: ArmConfig, constraint: ConstraintConfig) -> Iterator[
 
 
 def _of_resilience(config: ArmConfig, constraint: ConstraintConfig) -> Iterator[str]:
-    wanted = "slack" if config.facts.reads_texts else "slack_restart"
+    wanted = "decay" if config.facts.reads_texts else "slack_restart"
     if constraint.resilience_form == wanted:
         return
     form = {
@@ -70,8 +75,11 @@ def _of_resilience(config: ArmConfig, constraint: ConstraintConfig) -> Iterator[
         "slack": "slack variables that are kept",
         "slack_restart": "slack variables that every epoch sets to zero",
     }[constraint.resilience_form]
-    paper = "slack variables" + ", set to zero after every epoch" * (wanted == "slack_restart")
-    yield f"resilience is {form}; the paper's is {paper}, at a fixed price"
+    paper = {
+        "decay": "a decay of the multipliers",
+        "slack_restart": "slack variables, set to zero after every epoch, at a fixed price",
+    }[wanted]
+    yield f"resilience is {form}; the paper's is {paper}"
 
 
 def _has_the_papers_values(config: ArmConfig, constraint: ConstraintConfig) -> bool:
@@ -84,7 +92,7 @@ def _has_the_papers_values(config: ArmConfig, constraint: ConstraintConfig) -> b
         }
     else:
         row = video.BEST.get(config.model.name)
-        known = set() if row is None else {(row.alpha, row.reference_loss)}
+        known = set() if row is None else {(row.alpha, row.reference_loss_here)}
     is_absolute = constraint.reference_unit == "absolute"
     return is_absolute and (constraint.alpha, constraint.reference_loss) in known
 

@@ -28,11 +28,17 @@ class BestValues:
     reference_loss: float  # f0
     kept_fraction: float  # 1 - alpha: as alpha it would ask for an RMSE below 6 after three layers
     loss_unit: str  # what f0 is measured in, as far as it can be read off the results
+    size_of_unit: float = 1.0  # in that of the task here
 
     @property
     def alpha(self) -> float:
         """The fraction of its loss that each layer must remove, eq. (4)."""
         return round(1 - self.kept_fraction, 6)
+
+    @property
+    def reference_loss_here(self) -> float:
+        """f0 in the unit of the task here."""
+        return self.reference_loss * self.size_of_unit
 
 
 _PATCH = "sum of squares over the 256 pixels of a patch, pixels in [0, 1]"
@@ -40,7 +46,7 @@ _IMAGE = "mean of squares over the pixels and channels of the processor's image,
 BEST: dict[str, BestValues] = {
     "dust": BestValues("dust", 6.50, 0.75, _PATCH),
     "ut": BestValues("ut", 5.50, 0.78, _PATCH),
-    "vit": BestValues("vit", 0.44, 0.71, _IMAGE),
+    "vit": BestValues("vit", 0.44, 0.71, _IMAGE, 0.25),  # pixels are in [0, 1] here
 }
 
 # Returning the input unchanged, over test gammas 0 to 0.5: measured on UCSD Ped2.

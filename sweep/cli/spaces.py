@@ -15,6 +15,7 @@ from search_spaces.paper import text as paper_text
 from search_spaces.paper import video as paper_video
 from search_spaces.paper.departures import departures
 from search_spaces.paper.published import PROTOCOL
+from search_spaces.paper.spaces import twin
 from search_spaces.space import Choice, LogDecay, LogReach, Range, SearchSpace, Setting
 from sweep.cli.options import complete_spaces, console, json_option, print_json
 from sweep.cli.sweep_options import SpaceOptions, collected
@@ -24,6 +25,7 @@ from sweep.render.terminal import table
 from sweep.study.advice import counted
 from trainables.errors import Misuse, list_first
 from trainables.plain import Json
+from trainables.registry.built_in import MODELS
 
 if TYPE_CHECKING:
     from sweep.cost.estimate import Estimate
@@ -70,6 +72,7 @@ def spaces(
                     s.name: passes(space.base.with_fields(s.fields)) for s in space.settings
                 },
                 "published": {s.name: _published(s) for s in space.settings},
+                "differs": _unlike(space),
                 "estimate": {"not_counted": why_none} if cost is None else cost.to_json(),
             }
         )
@@ -158,8 +161,8 @@ def _print_space(space: SearchSpace) -> None:
             + " !! certainly or probably requires more descent than can exist."
             * any(paper.asks_too_much for paper in compared)
         )
-        for line in _unlike(space):
-            out.print(escape(line))
+    for line in _unlike(space):
+        out.print(escape(line))
     points = [
         {"setting": setting.name, "point": name, "sets": _listed(values) or NOTHING}
         for setting in space.settings
@@ -188,16 +191,22 @@ def _print_space(space: SearchSpace) -> None:
 
 
 def _unlike(space: SearchSpace) -> list[str]:
-    """Departures of the first proposals from the paper, each once, with its settings."""
+    """The paper's own space of these models, and how the first proposals differ from it."""
     settings: dict[str, list[str]] = {}  # by departure
-    compared = [s for s in space.settings if s.name in COMPARISONS]
-    for setting in compared:
+    twins: dict[str, None] = {}
+    for setting in space.settings:
         run = space.run(setting, {}, seed=space.search_seeds[0])
-        for reason in (*departures(run), PROTOCOL):
+        reasons = departures(run) if run.model.name in MODELS else ()
+        for reason in (*reasons, *(PROTOCOL,) * (setting.name in COMPARISONS)):
             settings.setdefault(reason, []).append(setting.name)
+        twins |= dict.fromkeys({twin(run)} - {"", space.name})
+    count = len(space.settings)
     return [
-        f"differs: {reason}." + f" In {list_first(names, 1)}." * (len(names) < len(compared))
-        for reason, names in settings.items()
+        *[f"In the paper's own words: {', '.join(twins)}."] * bool(twins),
+        *(
+            f"differs: {reason}." + f" In {list_first(names, 1)}." * (len(names) < count)
+            for reason, names in settings.items()
+        ),
     ]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from trainables.config.arm import ArmConfig, ConstraintConfig
 from trainables.config.constraint import SETTERS_KNOBS
 from trainables.errors import InvalidValue, UnknownName
 from trainables.plain import Json
+from trainables.primal_dual.schedule import in_steps
 from trainables.records.arm_record import ArmRecord
 
 # matched: only who sets the layer weights differs; tuned: each side is the best of as many tries
@@ -49,7 +50,7 @@ class Control:
 def _weights_by(searched: Searched, setter: str) -> Fields:
     """The arm's point with other layer weights; what these do not read is left at its default."""
     assert searched.config.constraint is not None
-    unread = {"warmup_steps"} if setter == "last_layer" else set()
+    unread = {"warmup_steps", "warmup_epochs"} if setter == "last_layer" else set()
     unread |= {name for name, reader in SETTERS_KNOBS.items() if reader != setter}
     given, defaults = vars(searched.config.constraint), vars(ConstraintConfig())
     others = {f"constraint.{n}": defaults[n] for n in sorted(unread) if given[n] != defaults[n]}
@@ -72,7 +73,8 @@ def _replayed(searched: Searched) -> Fields | None:
     assert searched.config.constraint is not None
     reports = [report for report in searched.record.reports if "weights" in report.layers]
     steps = np.diff([report.step for report in reports], prepend=0)  # each is a mean over so many
-    warm = searched.config.constraint.warmup_steps
+    config = in_steps(searched.config, searched.record.steps_per_epoch)
+    warm = cast(ConstraintConfig, config.constraint).warmup_steps
     if steps.sum() <= warm:
         return None
     sum_F = steps @ np.array([report.layers["weights"] for report in reports])

@@ -96,7 +96,7 @@ OTHER_VALUES = {
     "data.fingerprint": "x",
     "model.name": "dust", "model.layers": 4, "model.variant": "literal",
     "model.atoms_per_side": 8, "model.threshold": 0.02, "model.start_jitter": 0.1,
-    "data.split_by_seed": True,
+    "data.split_by_seed": True, "data.shuffle_by": "window", "constraint.warmup_epochs": 1,
     "model.checkpoint": "other", "model.checkpoint_fingerprint": "x",
     "train_gamma": 0.2, "test_gammas": [0.0, 1.0],
     "train_gamma_low": 0.1, "train_gamma_high": 0.3, "score_draws": 2,

@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
@@ -62,7 +63,8 @@ class ArmConfig(Section):
     warmup_fraction: float = 0.0  # over it both learning rates rise linearly
     decay_fraction: Annotated[float, Rule(lambda share: 0 <= share <= 1, "in [0, 1]")] = 0.2
     # ^ and fall linearly to 0 over this last fraction
-    grad_clip: Positive[float] = 1.0  # global norm of the primal gradient
+    grad_clip: Positive[float | None] = 1.0
+    # ^ largest global norm of the primal gradient; None: as in the paper, gradients as they are
     report_every: Positive[int] = 100  # steps between reports; each is followed by a checkpoint
     eval_windows: Positive[int] = 24
     # ^ at most so many held-out units in reports and the final result: windows of frames; in text,
@@ -259,6 +261,11 @@ class ArmConfig(Section):
     def arm(self) -> Literal["constrained", "unconstrained"]:
         """The arm of its pair that this run is."""
         return "unconstrained" if self.constraint is None else "constrained"
+
+    @property
+    def largest_gradient(self) -> float:
+        """The norm at which gradients are clipped; infinite where they are not."""
+        return math.inf if self.grad_clip is None else self.grad_clip
 
     @property
     def facts(self) -> TaskFacts:

@@ -78,6 +78,7 @@ class ConstraintConfig(Section):
     dual_every: Positive[int] = 1  # the dual step is taken once in so many ...
     dual_every_unit: Literal["step", "epoch"] = "step"  # ... on the mean violation since the last
     warmup_steps: NotNegative[int] = 0  # plain steps before the constraints act, inside the budget
+    warmup_epochs: NotNegative[int] = 0  # and as many passes over the training data
     weights_by: Literal["multipliers", "deep_supervision", "penalty", "replayed", "last_layer"] = (
         "multipliers"
     )

@@ -22,6 +22,8 @@ class DataConfig(Section):
     patch_size: Positive[int] = 16  # a token is one patch: patch_size squared pixels
     frames: Positive[int] = 10  # T: a sequence is the same patch over T consecutive frames
     stride: Positive[int] = 5  # frames between the starts of two training windows
+    shuffle_by: Literal["sequence", "window"] = "sequence"
+    # ^ what an epoch visits in a random order: sequences, or windows with all their patches
     dev_fraction: Annotated[float, Rule(lambda fraction: 0 < fraction < 1, "in (0, 1)")] = 0.25
     # ^ of the training clips (text: groups): held out as dev, rounded up
     split_by_seed: bool = False  # whether the run's seed draws dev; the test split is the same

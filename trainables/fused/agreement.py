@@ -247,7 +247,7 @@ def _is_updated_alone(
         )
         for training, alone in zip(trainings, alones, strict=True)
     ]
-    most, lrs = trainings[0].config.grad_clip, [g["lr"] for g in twins[0].param_groups]
+    most, lrs = trainings[0].config.largest_gradient, [g["lr"] for g in twins[0].param_groups]
     joint = JointUpdate(alones, twins)
     for name, rows in joint.stack.items():
         rows.grad = stack[name].grad

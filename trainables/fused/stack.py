@@ -60,10 +60,9 @@ class Stack:
         """Mean losses over f_c of every arm and layer, [K, F], detached."""
         if self._is_to_capture and can_capture(self._losses.model, self._task, part):
             self._is_to_capture = False
+            parameters, most = list(self.parameters.values()), self._config.largest_gradient
             self._captured = captured(
-                lambda: CapturedPasses(
-                    self._losses_of, list(self.parameters.values()), part, self._config.grad_clip
-                )
+                lambda: CapturedPasses(self._losses_of, parameters, part, most)
             )
         self._is_replayed = self._captured is not None and self._captured.takes(part)
         if self._captured is not None and self._is_replayed:
@@ -88,7 +87,7 @@ class Stack:
     def step(self, lrs: Sequence[float]) -> Tensor:
         """Clip every arm's gradient and step; the norms before, [K]."""
         if self._captured is None or not self._is_replayed:
-            return self._update.step(self._config.grad_clip, lrs)[: self._count]
+            return self._update.step(self._config.largest_gradient, lrs)[: self._count]
         for parameter, gradient in zip(
             self.parameters.values(), self._captured.gradients, strict=True
         ):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+from dataclasses import replace
 
 from trainables.config.arm import ArmConfig, ConstraintConfig
 
@@ -26,6 +27,25 @@ def lr_factor(step: int, steps: int, decay_fraction: float, warmup_fraction: flo
     rising, decaying = warmup_fraction * steps, decay_fraction * steps
     factor = 1.0 if decaying == 0 else min(1.0, (steps - step) / decaying)
     return factor if rising == 0 else min(factor, (step + 1) / rising)
+
+
+def in_steps(config: ArmConfig, steps_per_epoch: int) -> ArmConfig:
+    """A run with its whole warm-up in steps, once the data say how long an epoch is.
+
+    Raises InvalidValue where the warm-up is longer than the run.
+    """
+    constraint = config.constraint
+    if constraint is None or constraint.warmup_epochs == 0:
+        return config
+    warmup = constraint.warmup_steps + constraint.warmup_epochs * steps_per_epoch
+    constraint.require(
+        warmup <= config.steps,
+        "warmup_epochs",
+        f"short enough for the {config.steps} steps of the run ({steps_per_epoch} an epoch, and "
+        f"{constraint.warmup_steps} of warmup_steps)",
+        "the warm-up is part of the budget.",
+    )
+    return replace(config, constraint=replace(constraint, warmup_steps=warmup, warmup_epochs=0))
 
 
 def is_dual_step(config: ConstraintConfig, steps_per_epoch: int, step: int) -> bool:

@@ -136,6 +136,7 @@ class ArmRecord(StoredPlain):
     evaluation: Evaluation | None = None
     environment: dict[str, Json] = field(default_factory=dict)  # recorded, not hashed
     parameters: int = 0  # numbers that are trained; 0 in records of before they were counted
+    steps_per_epoch: int = 0  # of its training data; likewise
 
     @property
     def is_final(self) -> bool:

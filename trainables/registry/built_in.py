@@ -91,6 +91,7 @@ TASKS = {
     "frame_denoising": TaskSpec(
         facts=replace(
             _OF_VIDEO,
+            data=tuple(name for name in VIDEO_DATA if name != "shuffle_by"),
             shifts=("blur", "salt_and_pepper", "brightness"),
             sample_shape=lambda data: (3, data.frame_size, data.frame_size),
             samples_per_unit=lambda data: data.frames,

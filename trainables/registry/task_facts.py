@@ -11,7 +11,9 @@ import dataclasses
 from collections.abc import Callable
 from typing import Literal
 
-VIDEO_DATA = ("frame_size", "patch_size", "frames", "stride", "max_clips", "split_by_seed")
+VIDEO_DATA = (
+    "frame_size", "patch_size", "frames", "stride", "shuffle_by", "max_clips", "split_by_seed",
+)  # fmt: skip
 TEXT_DATA = ("max_length", "max_items", "split_by_seed")
 INSTRUCTION_DATA = (*TEXT_DATA, "template")
 # of texts: eval_windows stand for so many samples each, however large groups are (a premise has 3,

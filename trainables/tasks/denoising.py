@@ -247,8 +247,12 @@ class Denoising(TaskOfUnits):
     def _epoch_order(self, epoch: int) -> Tensor:
         if self._order[0] != epoch:
             generator = keyed_generator("cpu", self._config.seed, "order", epoch)
-            self._order = (epoch, torch.randperm(self.train_sequences, generator=generator))
+            self._order = (epoch, self._shuffled(generator))
         return self._order[1]
+
+    def _shuffled(self, generator: torch.Generator) -> Tensor:
+        """The training samples in a random order."""
+        return torch.randperm(self.train_sequences, generator=generator)
 
     def _on_device(self, pixels: Pixels) -> Tensor:
         return unit_interval(self._moved(torch.from_numpy(pixels)), self.dtype)

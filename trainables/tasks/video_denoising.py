@@ -39,6 +39,13 @@ class VideoDenoising(Denoising):
         self._train_starts = self.video.window_starts("train", self.frames, data.stride)
         return len(self._train_starts) * self._split("train").positions
 
+    def _shuffled(self, generator: torch.Generator) -> Tensor:
+        if self._config.data.shuffle_by == "sequence":
+            return super()._shuffled(generator)
+        positions = self._split("train").positions
+        windows = torch.randperm(len(self._train_starts), generator=generator)
+        return (windows[:, None] * positions + torch.arange(positions)).flatten()
+
     def clean_train_samples(self, indices_B: Indices) -> Pixels:
         """Clean training sequences by index (window x positions + position): [B, T, D], 0..255."""
         patches = self._split("train")

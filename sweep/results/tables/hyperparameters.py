@@ -106,6 +106,7 @@ def _hyperparameters_row(space: SearchSpace, summary: SettingSummary) -> Row:
 
 
 _IF_SET = (  # options without a column of their own where no setting sets them
+    "constraint.warmup_epochs",
     "constraint.dual_kp",
     "constraint.dual_penalty",
     "constraint.inner_tokens",
@@ -120,6 +121,7 @@ _IF_SET = (  # options without a column of their own where no setting sets them
     "score_draws",
     "measured_on",
     "data.split_by_seed",
+    "data.shuffle_by",
     "model.start_jitter",
 )
 _ALSO = (  # fields that say how a pair was trained and that the short form leaves to a note

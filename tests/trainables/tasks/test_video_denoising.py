@@ -93,8 +93,9 @@ def naive_sequences(config: ArmConfig) -> list[np.ndarray]:
     return found
 
 
-def test_an_epoch_visits_every_sequence_once_but_the_incomplete_batch() -> None:
-    config = dataclasses.replace(RUN, data=dataclasses.replace(DATA, max_clips=3))
+@pytest.mark.parametrize("shuffle_by", ["sequence", "window"])
+def test_an_epoch_visits_every_sequence_once_but_the_incomplete_batch(shuffle_by: str) -> None:
+    config = RUN.with_fields({"data.max_clips": 3, "data.shuffle_by": shuffle_by})
     task, naive = task_of(config), naive_sequences(config)
     assert task.train_sequences == len(naive)
     assert task.steps_per_epoch == len(naive) // 24
@@ -107,6 +108,21 @@ def test_an_epoch_visits_every_sequence_once_but_the_incomplete_batch() -> None:
             left[sequence.numpy().tobytes()] -= 1
     assert min(left.values()) == 0  # none more often than it is there
     assert sum(left.values()) == len(naive) % 24
+
+
+def test_windows_are_visited_with_all_their_patches() -> None:
+    positions = (DATA.frame_size // DATA.patch_size) ** 2
+    config = RUN.with_fields({"data.shuffle_by": "window", "batch_size": 3 * positions})
+    task, naive = task_of(config), naive_sequences(config)
+    index = {sequence.tobytes(): i for i, sequence in enumerate(naive)}
+    assert len(index) == len(naive)  # no two alike: each says which it is
+    for step in (0, 1, task.steps_per_epoch):
+        targets = task.train_batch(step).targets.reshape(3, positions, *naive[0].shape)
+        seen = [[index[sequence.numpy().tobytes()] for sequence in window] for window in targets]
+        starts = [window[0] for window in seen]
+        assert seen == [list(range(first, first + positions)) for first in starts]
+        assert all(first % positions == 0 for first in starts)
+        assert len(set(starts)) == 3
 
 
 def test_sequences_are_cut_as_a_plain_loop_cuts_them() -> None:
