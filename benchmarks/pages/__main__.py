@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from benchmarks.pages import confirmed, dual_optimizers, leads, searches, statistics, steps
+from benchmarks.pages import confirmed, dual_optimizers, leads, paper, searches, statistics, steps
 from benchmarks.pages.made import Made, rewritten, shown, unaccounted
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -20,6 +20,7 @@ PAGES: Mapping[str, Callable[[], Made]] = {
     "dual_optimizers.md": dual_optimizers.made,
     "fusion.md": steps.fused,
     "leads.md": leads.made,
+    "paper.md": paper.made,
     "spaces.md": searches.made,
     "statistics.md": statistics.made,
     "text.md": steps.estimated,

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.imitated.arms import definition
+from benchmarks.pages.paper import ARMS
 
 ROOT = Path(__file__).parents[2]
 IMITATED = ("--pairs", "2", "--settings", "2")
@@ -55,7 +56,7 @@ IN_A_BROWSER: dict[str, tuple[str, ...]] = {
     "report_size": IMITATED,
 }
 # These train on data sets or weights of the reader's own.
-ON_REAL_DATA = ("dual_optimizers", "leads")
+ON_REAL_DATA = ("dual_optimizers", "leads", "paper_words")
 ON_A_DECODER = ("estimated_feasibility", "estimator_noise")
 
 
@@ -141,6 +142,21 @@ def test_leads_runs(real_data: Path, tmp_path: Path) -> None:
     words += ["--store", str(tmp_path / "store"), "--set", f"data.folder={real_data / 'ped2'}"]
     subprocess.run([sys.executable, "-m", "benchmarks.leads", *words], cwd=ROOT, check=True)
     assert list(json.loads(out.read_text("utf-8"))) == ["H1"]
+
+
+@pytest.mark.slow
+def test_paper_words_runs(real_data: Path, tmp_path: Path) -> None:
+    out, fields = (
+        tmp_path / "paper_words.json",
+        f"data.folder={real_data / 'ped2'},data.max_clips=2",
+    )
+    short = "steps=2,report_every=1,constraint.warmup_epochs=0,constraint.resilience_form=slack"
+    words = ["--only", "ut_search", "--kept", str(tmp_path / "kept.jsonl"), "--out", str(out)]
+    words += ["--set", f"{fields},{short}"]
+    subprocess.run([sys.executable, "-m", "benchmarks.paper_words", *words], cwd=ROOT, check=True)
+    (part,) = json.loads(out.read_text("utf-8")).values()
+    arms = [pair[arm] for row in part["rows"].values() for pair in row["pairs"] for arm in ARMS]
+    assert {arm["status"] for arm in arms} == {"finished"}
 
 
 @pytest.mark.slow

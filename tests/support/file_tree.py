@@ -32,6 +32,7 @@ COMMENTS = {
     "benchmarks/results/time_to_table_256.json": "the same with patches of 16 x 16 pixels",
     "benchmarks/results/halving_replay.json": "early stopping replayed; docs/spaces.md",
     "benchmarks/results/leads.json": "the run that docs/leads.md has its figures from",
+    "benchmarks/results/paper_words.json": "results of docs/paper.md",
     "benchmarks/results/dual_optimizers.json": "every arm behind docs/dual_optimizers.md",
     "benchmarks/results/mlflow_pages.json": "seconds until MLflow shows 500 arms, in Chromium",
     "benchmarks/results/one_layer_bound.json": "one layer of UT and DUST; docs/spaces.md",
