@@ -267,7 +267,7 @@ def _run(program: str, *words: str) -> subprocess.CompletedProcess[str]:
     except subprocess.TimeoutExpired as error:
         # Bytes, whatever was asked for: what was read until then is not decoded.
         partial = _words(bytes(error.stderr or b"").decode(errors="replace"))
-        if "unable to accept job" in partial:  # it tries again and again, and has submitted nothing
+        if _FULL.search(partial):  # it tries again and again, and has submitted nothing
             raise QueueFull(f"Slurm takes no more jobs now: {partial}") from error
         raise NoAnswer(f"{program} has not answered within {ANSWER_S:.0f} s.") from error
 
