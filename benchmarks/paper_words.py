@@ -202,13 +202,19 @@ def results_of(part: Part, places: Fields, kept: Mapping[str, Json]) -> Json:
             "published": None if cell is None else [cell.constrained, cell.unconstrained],
             "pairs": pairs,
         }
-    return {"asks": part.asks, "space": part.space, "base": dict(part.base), "rows": rows}
+    return {
+        "asks": part.asks,
+        "space": part.space,
+        "base": dict(part.base),
+        "is_paired": part.is_paired,
+        "rows": rows,
+    }
 
 
 def main() -> None:
     """Train what the file of kept arms lacks, part by part."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", choices=PARTS, nargs="+", default=list(PARTS))
+    parser.add_argument("--only", choices=PARTS, nargs="+", required=True)
     parser.add_argument("--kept", type=Path, required=True, help="arms, a JSON line each")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--out", type=Path, default=RESULTS)

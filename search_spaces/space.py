@@ -56,7 +56,7 @@ _JOINT = tuple(
     f"constraint.{name}"
     for name in (
         "alpha", "dual_kp", "dual_lr", "dual_optimizer", "dual_penalty", "resilience",
-        "resilience_form", "warmup_steps",
+        "resilience_form", "warmup_epochs", "warmup_steps",
     )
 )  # fmt: skip
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 
 from benchmarks.pages.made import Made, number, results, table
 from trainables.plain import Json
 
 ARMS = ("constrained", "unconstrained")
+NOTHING = "—"
 PARTS = {  # results: the page's table, and decimals of its scores
     "ut_tables": ("video", 2),
     "ut_departures": ("departures", 2),
@@ -25,32 +27,42 @@ def made() -> Made:
         for name, (called, digits) in PARTS.items()
         if name in found
     }
-    if "ut_search" in found:
-        tables["search"] = _search(found["ut_search"])
-    return Made(tables, [], start="## What trains")
+    tables["search"] = _search(found["ut_search"])
+    return Made(tables, list(_facts(found)), start="## What trains")
+
+
+def _facts(found: Json) -> Iterator[str]:
+    """Sentences' numbers: of the search, which every table of UT builds on."""
+    (first, *_) = found["ut_search"]["rows"].values()
+    plain = first["pairs"][0]["unconstrained"]
+    yield f"a loss of {number(plain['losses'][0], 2)}"
+    yield f"a mean RMSE of {number(plain['identity'], 1)}"
 
 
 def _search(part: Json) -> str:
     """The one search of a model: what each dual learning rate comes to on dev."""
-    rows = []
-    for name, row in part["rows"].items():
-        (pair,) = row["pairs"]
-        one = pair["constrained"]
-        losses = [number(loss, 2) for loss in one["losses"][1:]]
-        largest = number(max(one["multipliers"]), 2)
-        rows.append([name, ", ".join(losses), _feasible([one]), largest])
-    (plain, *_) = [row["pairs"][0]["unconstrained"] for row in part["rows"].values()]
-    rows.append(["unconstrained", ", ".join(number(loss, 2) for loss in plain["losses"][1:])])
-    head = ["arm", "held-out loss of layers 1, 2, 3", "feasible", "largest multiplier at the end"]
-    return table(head, [[*row, *[""] * (len(head) - len(row))] for row in rows])
+    arms = {name: row["pairs"][0]["constrained"] for name, row in part["rows"].items()}
+    (first, *_) = part["rows"].values()
+    arms["unconstrained"] = first["pairs"][0]["unconstrained"]
+    rows = [
+        [
+            name,
+            *(number(loss, 2) for loss in arm["losses"]),
+            number(arm["mean"], 2),
+            NOTHING if name == "unconstrained" else _feasible([arm]),
+        ]
+        for name, arm in arms.items()
+    ]
+    layers = [f"layer {layer}" for layer in range(1, len(rows[0]) - 3)]
+    return table(["held-out loss of", "the input", *layers, "mean RMSE", "feasible"], rows)
 
 
 def _of_part(part: Json, digits: int) -> str:
     """Scores of both arms, the gain seed by seed, and what the constrained arm met."""
-    head = ["", "constrained", "unconstrained", "gain by seed", "feasible", "held-out loss"]
     is_published = any(row["published"] for row in part["rows"].values())
-    head += ["published", "gain there"] * is_published
     rows = list(_rows(part, digits, is_published))
+    head = ["", *ARMS, "gain by seed", "feasible", "their held-out losses"]
+    head += ["published", "gain there"] * is_published
     first = next(iter(part["rows"].values()))["pairs"][0]["unconstrained"]
     for name, called in (("identity", "the unchanged input"), ("wiener", "a Wiener filter")):
         if first.get(name) is not None:
@@ -59,22 +71,54 @@ def _of_part(part: Json, digits: int) -> str:
 
 
 def _rows(part: Json, digits: int, is_published: bool) -> Iterator[list[str]]:
+    sign = -1.0 if part["space"].startswith("paper_video") else 1.0
+    best: dict[str, float] = {}
     for name, row in part["rows"].items():
         pairs = row["pairs"]
-        sign = -1.0 if part["space"].startswith("paper_video") else 1.0
-        gains = [sign * (p["constrained"]["mean"] - p["unconstrained"]["mean"]) for p in pairs]
-        cells = [name, *(number(fmean(p[arm]["mean"] for p in pairs), digits) for arm in ARMS)]
-        cells.append(", ".join(number(gain, digits, signed=True) for gain in gains))
-        cells.append(_feasible([p["constrained"] for p in pairs]))
-        cells.append(
-            ", ".join(number(fmean(p[arm]["losses"][-1] for p in pairs), digits) for arm in ARMS)
-        )
-        if is_published:
-            there = row["published"]
-            cells += [f"{there[0]:g}, {there[1]:g}", number(sign * (there[0] - there[1]), digits)]
-        yield cells
+        scores = {arm: [_score(pair[arm]) for pair in pairs] for arm in ARMS}
+        for arm, values in scores.items():
+            best[arm] = max([best.get(arm, -math.inf), *(sign * v for v in values)])
+        yield [
+            name,
+            *(_mean(scores[arm], digits) for arm in ARMS),
+            ", ".join(
+                _number(sign * (ours - plain), digits, signed=True)
+                for ours, plain in zip(*scores.values(), strict=True)
+            ),
+            _feasible([pair["constrained"] for pair in pairs]),
+            ", ".join(_mean([_last(pair[arm]) for pair in pairs], digits) for arm in ARMS),
+            *(_published(row["published"], sign, digits) if is_published else ()),
+        ]
+    if part["is_paired"]:
+        gain = number(best[ARMS[0]] - best[ARMS[1]], digits, signed=True)
+        scores_of_best = [number(sign * best[arm], digits) for arm in ARMS]
+        yield ["the best of each", *scores_of_best, gain, *[""] * (2 + 2 * is_published)]
 
 
-def _feasible(arms: list[Json]) -> str:
+def _score(arm: Mapping[str, Json]) -> float:
+    """The mean score of an arm; not a number where it has none, as one that diverged."""
+    return float(arm.get("mean", math.nan))
+
+
+def _last(arm: Mapping[str, Json]) -> float:
+    return float(arm["losses"][-1]) if "losses" in arm else math.nan
+
+
+def _number(value: float, digits: int, *, signed: bool = False) -> str:
+    return number(value, digits, signed=signed) if math.isfinite(value) else "diverged"
+
+
+def _mean(values: Sequence[float], digits: int) -> str:
+    return _number(fmean(values), digits)
+
+
+def _published(cell: Sequence[float] | None, sign: float, digits: int) -> list[str]:
+    if cell is None:
+        return ["", ""]
+    gain = number(sign * (cell[0] - cell[1]), digits, signed=True)
+    return [f"{cell[0]:g}, {cell[1]:g}", gain]
+
+
+def _feasible(arms: Sequence[Mapping[str, Json]]) -> str:
     met = sum(bool(arm.get("feasible")) for arm in arms)
     return f"{met} of {len(arms)}"

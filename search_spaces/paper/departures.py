@@ -11,10 +11,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from search_spaces.paper import text, video
+from search_spaces.paper.spaces import PAPER_SPACES, model_of, twin
 from trainables.config.arm import ArmConfig, ConstraintConfig
 
 _DUST_ATOMS = 1024  # overcomplete for patches of 256 pixels; the paper's d is not certain
 _VIDEO_FRAMES = 20  # likely: T is not given
+_DATA_SETS = (*video.DATA_SETS, *text.DATA_SETS, "alpaca")
+_OTHERS = (
+    "constraint.form", "constraint.reference", "constraint.dual_every",
+    "constraint.dual_every_unit", "constraint.weights_by", "constraint.inner_tokens",
+    "constraint.inner_layers", "train_gamma_low", "train_gamma_high", "weight_ema",
+    "data.patch_size", "data.max_clips", "data.max_items", "model.lora_rank", "model.start_jitter",
+)  # fmt: skip
 
 
 def departures(config: ArmConfig) -> tuple[str, ...]:
@@ -22,7 +30,7 @@ def departures(config: ArmConfig) -> tuple[str, ...]:
     phrases = list(_of_training(config))
     if config.constraint is not None:
         phrases += _of_constraint(config, config.constraint)
-    return (*phrases, *_of_model(config))
+    return (*phrases, *_of_model(config), *_of_the_rest(config))
 
 
 def _of_training(config: ArmConfig) -> Iterator[str]:
@@ -50,20 +58,27 @@ def _of_constraint(config: ArmConfig, constraint: ConstraintConfig) -> Iterator[
         signal = "the violation over the loss allowed" if relative else "the violation"
         clipped = "" if clip is None else f", clipped at {clip:g}"
         yield f"dual steps follow {signal}{clipped}; the paper's the violation as it is"
+    if not constraint.grad_through_previous:
+        yield "detached: no gradient passes through the layer before; the paper's Lagrangian has it"
     if constraint.scale != "none" and constraint.form == "difference":
         yield "constraints are divided by a schedule of losses; the paper's are not"
     yield from _of_resilience(config, constraint)
     plain = constraint.warmup_steps, constraint.warmup_epochs
-    if not config.facts.reads_texts and plain != (0, 1):
+    wanted = 0 if config.facts.reads_texts else 1
+    if plain != (0, wanted):
         steps, epochs = plain
         before = [f"{steps} steps"] * (steps > 0) + [f"{epochs} epochs"] * (epochs > 0)
         since = f"after {' and '.join(before)}" if before else "from the first step"
-        yield f"constraints act {since}; the paper's after an epoch"
+        paper = "after an epoch" if wanted else "from the first step, as far as it says"
+        yield f"constraints act {since}; the paper's {paper}"
     if not _has_the_papers_values(config, constraint):
-        yield (
-            "alpha and f0 are searched or chosen for this setting; the paper's are those of one "
-            "search for each model, used in every comparison"
-        )
+        printed = {
+            True: "the paper's are the best of five searches for each model and data set",
+            False: "the paper's are those of one search for each model, used in every comparison",
+        }[config.facts.reads_texts]
+        if model_of(config) == "roberta":
+            printed = "the paper prints none for this model"
+        yield f"alpha and f0 are searched or chosen for this setting; {printed}"
 
 
 def _of_resilience(config: ArmConfig, constraint: ConstraintConfig) -> Iterator[str]:
@@ -84,17 +99,15 @@ def _of_resilience(config: ArmConfig, constraint: ConstraintConfig) -> Iterator[
 
 def _has_the_papers_values(config: ArmConfig, constraint: ConstraintConfig) -> bool:
     """True when the paper prints this alpha and f0 for such a model."""
+    model = model_of(config)
     if config.facts.reads_texts:
-        known = {
-            (row.alpha, row.reference_loss)
-            for row in text.BEST.values()
-            if row.data == config.data.name
-        }
+        best = text.BEST.get((model, config.data.name))
+        known = None if best is None else (best.alpha, best.reference_loss)
     else:
-        row = video.BEST.get(config.model.name)
-        known = set() if row is None else {(row.alpha, row.reference_loss_here)}
+        row = video.BEST.get(model)
+        known = None if row is None else (row.alpha, row.reference_loss_here)
     is_absolute = constraint.reference_unit == "absolute"
-    return is_absolute and (constraint.alpha, constraint.reference_loss) in known
+    return is_absolute and (constraint.alpha, constraint.reference_loss) == known
 
 
 def _of_model(config: ArmConfig) -> Iterator[str]:
@@ -112,3 +125,15 @@ def _of_model(config: ArmConfig) -> Iterator[str]:
             "losses and accuracies are means over samples of their means over tokens; the paper's "
             "are likely means over all tokens"
         )
+
+
+def _of_the_rest(config: ArmConfig) -> Iterator[str]:
+    """Fields that have no words of their own, beside the paper's own space of such a model."""
+    space = PAPER_SPACES[f"paper_{'text' if config.facts.reads_texts else 'video'}_ut"]
+    paper = PAPER_SPACES.get(twin(config), space).base
+    for name in _OTHERS:
+        value, other = config.value_of(name), paper.value_of(name)
+        if config.value_of(name.rpartition(".")[0] or name) is not None and value != other:
+            yield f"{name} is {value}; in the paper's own words it is {other}"
+    if config.data.name not in _DATA_SETS:
+        yield f"trained on {config.data.name}; the paper has other data"

@@ -7,15 +7,10 @@ from pathlib import PurePosixPath
 from search_spaces.paper import text, video
 from search_spaces.paper.comparison import Comparison
 from search_spaces.paper.departures import departures
+from search_spaces.paper.spaces import model_of
 from trainables.config.arm import ArmConfig
 
 COMPARISONS: tuple[Comparison, ...] = (*video.COMPARISONS, *text.COMPARISONS)
-PROTOCOL = (
-    "pairs share their seeds, and dev selects; the paper compares the best of five seeds with the "
-    "best of five searches"
-)
-_OF_CHECKPOINTS = {name: model for model, name in text.CHECKPOINTS.items() if model != "ut"}
-_NAMES = {"text_ut": "ut"}  # what the paper calls a model of ours
 
 
 def published(config: ArmConfig) -> Comparison | None:
@@ -35,12 +30,14 @@ def published(config: ArmConfig) -> Comparison | None:
     )
 
 
-def model_of(config: ArmConfig) -> str:
-    """The paper's name for the model, as ``Comparison.model``; '' where it has none like it."""
-    name = config.model.name
-    if name == "encoder":
-        return _OF_CHECKPOINTS.get(_short(config.model.checkpoint), "")
-    return _NAMES.get(name, name)
+def protocol(config: ArmConfig) -> str:
+    """How pairs are chosen and compared here, and how in the paper."""
+    paper = (
+        "compares the best of five seeds with the best of five searches"
+        if config.facts.reads_texts
+        else "searches once for a model, and says of no seeds"
+    )
+    return f"pairs share their seeds, and dev selects; the paper {paper}"
 
 
 def not_alike(config: ArmConfig, comparison: Comparison) -> tuple[str, ...]:
@@ -55,7 +52,7 @@ def not_alike(config: ArmConfig, comparison: Comparison) -> tuple[str, ...]:
     if comparison.key == text.TextComparison.key and largest != text.LARGEST_GAMMA:
         phrases.append(f"our test gammas end at {largest:g}, the paper's at {text.LARGEST_GAMMA:g}")
     doubts = (d for d in comparison.doubts if not d.startswith(video.OTHER_MODEL))
-    return (*phrases, *departures(config), PROTOCOL, *doubts)
+    return (*phrases, *departures(config), protocol(config), *doubts)
 
 
 def _short(checkpoint: str | None) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import PurePosixPath
 
 from search_spaces.effects.passes import epoch_steps
 from search_spaces.paper import text, video
@@ -22,9 +23,12 @@ from trainables.plain import Json
 
 FRAMES = 20  # T; not given: that of the networks which DUST follows
 ATOMS_PER_SIDE = 32  # 1,024 atoms; given is "overcomplete"
-EPOCHS = 10  # of video; not given
+EPOCHS, TEXT_EPOCHS = 10, 3  # not given
 SEARCHED = ("ucsd_ped2", 0.09)  # data and train gamma of the one search of a model on video
 VIT = "google/vit-base-patch16-224"
+LONGEST_REPORT = 2000  # steps between reports, at most: an hour without one is taken for a hang
+_OF_CHECKPOINTS = {name: model for model, name in text.CHECKPOINTS.items() if model != "ut"}
+_NAMES = {"text_ut": "ut"}  # what the paper calls a model of ours
 
 # Algorithm 1: multipliers by an Adam of their own, which follow the violations as they are.
 _PRIMAL_DUAL = ConstraintConfig(
@@ -79,10 +83,11 @@ def _video(model: str, summary: str, fields: Mapping[str, Json]) -> SearchSpace:
 
 
 def _epochs(base: ArmConfig, data: str) -> dict[str, Json]:
-    """The length of a run on these data: so many steps, a report an epoch."""
+    """The length of a run on these data, and how often it reports: once an epoch, or oftener."""
     steps = epoch_steps(base.with_fields({"data.name": data}))
     assert steps is not None  # the sizes of the paper's data are known
-    return {"steps": EPOCHS * steps, "report_every": steps}
+    epochs = TEXT_EPOCHS if base.facts.reads_texts else EPOCHS
+    return {"steps": epochs * steps, "report_every": min(steps, LONGEST_REPORT)}
 
 
 def _text(model: str, summary: str, fields: Mapping[str, Json]) -> SearchSpace:
@@ -92,20 +97,20 @@ def _text(model: str, summary: str, fields: Mapping[str, Json]) -> SearchSpace:
         task="text_classification",
         data=DataConfig(name="imdb", dev_fraction=0.1),
         model=ModelConfig(name=name, layers=3, checkpoint=text.CHECKPOINTS[model]),
-        steps=2000,
         decay_fraction=0.0,
         grad_clip=None,
-        report_every=200,
         eval_windows=200,
         early_stop=False,
         constraint=replace(_PRIMAL_DUAL, reference="virtual_layer0", resilience=0.01),
-    ).with_fields(fields)
+    ).with_fields({"batch_size": 32, **fields})
+    base = base.with_fields(_epochs(base, "imdb"))
+    lengths: dict[str, dict[str, Json]] = {"imdb": {}, "mnli": _epochs(base, "mnli")}
     return SearchSpace(
         name=f"paper_text_{model}",
         summary=summary,
         base=base,
         settings=tuple(
-            _text_setting(name, model, data, layers, gamma)
+            _text_setting(name, model, data, layers, gamma, lengths[data])
             for data in text.DATA_SETS
             for layers in (text.LAYERS["ut"] if model == "ut" else (None,))
             for gamma in text.TRAIN_GAMMAS
@@ -116,13 +121,15 @@ def _text(model: str, summary: str, fields: Mapping[str, Json]) -> SearchSpace:
     )
 
 
-def _text_setting(name: str, model: str, data: str, layers: int | None, gamma: float) -> Setting:
+def _text_setting(
+    name: str, model: str, data: str, layers: int | None, gamma: float, length: Mapping[str, Json]
+) -> Setting:
     best = text.BEST.get((model, data))
     f0 = None if best is None else best.reference_loss
-    fields: dict[str, Json] = {} if f0 is None else {"constraint.reference_loss": f0}
+    values = {} if f0 is None else {"constraint.reference_loss": f0}
     return setting(
         data, name, layers, gamma,
-        called=model, alpha=None if best is None else best.alpha, fields=fields,
+        called=model, alpha=None if best is None else best.alpha, fields={**length, **values},
     )  # fmt: skip
 
 
@@ -166,22 +173,26 @@ PAPER_SPACES: Mapping[str, SearchSpace] = {
                 "primal_lr": 1e-5,
                 "accumulate": 2,
                 "device": "cuda",
-                "constraint.alpha": 0.035,  # Table 2 has no row of it
+                # Table 2 has no row of it.
+                "constraint.alpha": 0.035,
+                "constraint.reference_loss": 1.0,
             },
         ),
     )
 }
 
 
+def model_of(config: ArmConfig) -> str:
+    """The paper's name for the model, as ``Comparison.model``; '' where it has none like it."""
+    name = config.model.name
+    if name == "encoder":
+        return _OF_CHECKPOINTS.get(PurePosixPath(config.model.checkpoint or "").name, "")
+    return _NAMES.get(name, name)
+
+
 def twin(config: ArmConfig) -> str:
-    """The space above that trains the paper's model of this kind; '' where it has none."""
-    if config.task in ("video_denoising", "frame_denoising"):
-        name = f"paper_video_{config.model.name}"
-    elif config.model.name == "text_ut":
-        name = "paper_text_ut"
-    elif config.model.name == "encoder":
-        is_large = config.model.checkpoint == text.CHECKPOINTS["roberta"]
-        name = "paper_text_roberta" if is_large else "paper_text_distilbert"
-    else:
-        name = ""
+    """The space above of such a model; '' where there is none."""
+    model = model_of(config) or "distilbert"  # the smaller of its encoders stands for others
+    kind = "text" if config.facts.reads_texts else "video"
+    name = f"paper_{kind}_{model}"
     return name if name in PAPER_SPACES else ""

@@ -14,7 +14,7 @@ from search_spaces.effects.passes import passes, passes_text
 from search_spaces.paper import text as paper_text
 from search_spaces.paper import video as paper_video
 from search_spaces.paper.departures import departures
-from search_spaces.paper.published import PROTOCOL
+from search_spaces.paper.published import protocol
 from search_spaces.paper.spaces import twin
 from search_spaces.space import Choice, LogDecay, LogReach, Range, SearchSpace, Setting
 from sweep.cli.options import complete_spaces, console, json_option, print_json
@@ -195,9 +195,10 @@ def _unlike(space: SearchSpace) -> list[str]:
     settings: dict[str, list[str]] = {}  # by departure
     twins: dict[str, None] = {}
     for setting in space.settings:
-        run = space.run(setting, {}, seed=space.search_seeds[0])
+        point = space.listed(setting, 0) or space.default_point(setting)
+        run = space.run(setting, point, seed=space.search_seeds[0])
         reasons = departures(run) if run.model.name in MODELS else ()
-        for reason in (*reasons, *(PROTOCOL,) * (setting.name in COMPARISONS)):
+        for reason in (*reasons, *(protocol(run),) * (setting.name in COMPARISONS)):
             settings.setdefault(reason, []).append(setting.name)
         twins |= dict.fromkeys({twin(run)} - {"", space.name})
     count = len(space.settings)

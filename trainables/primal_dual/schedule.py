@@ -41,8 +41,8 @@ def in_steps(config: ArmConfig, steps_per_epoch: int) -> ArmConfig:
     constraint.require(
         warmup <= config.steps,
         "warmup_epochs",
-        f"short enough for the {config.steps} steps of the run ({steps_per_epoch} an epoch, and "
-        f"{constraint.warmup_steps} of warmup_steps)",
+        f"at most {(config.steps - constraint.warmup_steps) // steps_per_epoch} in a run of "
+        f"{config.steps} steps, {steps_per_epoch} an epoch",
         "the warm-up is part of the budget.",
     )
     return replace(config, constraint=replace(constraint, warmup_steps=warmup, warmup_epochs=0))

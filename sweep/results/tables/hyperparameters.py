@@ -43,9 +43,9 @@ def hyperparameters_table(space: SearchSpace, summaries: Sequence[SettingSummary
     caption = "Hyperparameters of the pairs"
     # Fields that no setting sets: those of other tasks and models, and options that are off.
     configs = [config_of(space, summary) for summary in summaries]
-    empty = (None, "", ())
-    idle = {column_of(n) for n in _FIELDS if all(c.value_of(n) in empty for c in configs)}
-    default = ArmConfig(constraint=ConstraintConfig())
+    default, empty = _DEFAULT, (None, "", ())
+    unset = [n for n in _FIELDS if default.value_of(n) in empty]
+    idle = {column_of(n) for n in unset if all(c.value_of(n) in empty for c in configs)}
     idle |= {
         column_of(n) for n in _IF_SET if all(c.value_of(n) == default.value_of(n) for c in configs)
     }
@@ -54,6 +54,7 @@ def hyperparameters_table(space: SearchSpace, summaries: Sequence[SettingSummary
     return Table("hyperparameters", caption, kept, shown, notes, texts=3, headed=3)
 
 
+_DEFAULT = ArmConfig(constraint=ConstraintConfig())
 _SEARCHED = ("alpha", "dual lr", "resilience")  # columns even where all settings have one value
 
 
@@ -87,6 +88,8 @@ def _hyperparameters_row(space: SearchSpace, summary: SettingSummary) -> Row:
     config = config_of(space, summary)
     for name in _FIELDS:
         value = config.value_of(name) if measured else None
+        if measured and value is None and _DEFAULT.value_of(name) is not None:
+            value = "none"  # off, and not: of another task
         row[column_of(name)] = " ".join(map(str, value)) if isinstance(value, tuple) else value
     return row | {
         "model": config.model.name,
@@ -145,7 +148,7 @@ _ALSO = (  # fields that say how a pair was trained and that the short form leav
 
 def _also_notes(rows: Sequence[Row]) -> list[str]:
     """Values that are not defaults and have no column, once for all settings that share them."""
-    plain = ArmConfig(constraint=ConstraintConfig())
+    plain = _DEFAULT
     settings: dict[str, list[str]] = {}
     for row in rows:
         if row["alpha"] is None:  # nothing was measured

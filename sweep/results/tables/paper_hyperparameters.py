@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from search_spaces.paper import text, video
-from search_spaces.paper.published import model_of
+from search_spaces.paper.spaces import model_of
 from search_spaces.space import SearchSpace
 from sweep.glossary import brief, model_text
 from sweep.render.table import NOTHING, Column, Table, rows_of, shown_of

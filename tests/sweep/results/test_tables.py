@@ -305,7 +305,7 @@ def test_what_has_no_column_and_is_not_at_its_default_is_a_note(objects: ObjectS
     store_sweep(objects, {FIRST: [FEASIBLE], SECOND: [FEASIBLE]}, space=space)
     entries = best_summaries(load_sweep(objects, "tiny"), {})
     table = hyperparameters_table(space, entries)
-    also = "also dual_signal violation, signal_clip —, dual_every 2, weight_ema 0.9."
+    also = "also dual_signal violation, signal_clip none, dual_every 2, weight_ema 0.9."
     assert f"{FIRST}, {SECOND}: {also}" in table.notes
     shown = {*module._TRAINED, *(module.column_of(n).replace("_", " ") for n in module._ALSO)}
     other_words = {
