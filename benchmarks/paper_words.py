@@ -126,6 +126,7 @@ PARTS: Mapping[str, Part] = {
         asks="Does the paper's UT of texts train? The best of five searches, and of five seeds.",
         space="paper_text_ut",
         base={
+            "device": "cpu",
             "data.max_length": 64,
             "train_gamma": 0.8,
             "primal_lr": 1e-3,

@@ -116,6 +116,8 @@ def _of_model(config: ArmConfig) -> Iterator[str]:
         yield f"DUST has {atoms} atoms; the paper's dictionary likely {_DUST_ATOMS:,}"
     if config.task == "video_denoising" and data.frames != _VIDEO_FRAMES:
         yield f"sequences have {data.frames} frames; the paper's likely {_VIDEO_FRAMES}"
+    if model_of(config) == "distilbert":
+        yield "DistilBERT has 6 blocks; in the paper's tables it has 12"
     if model.name in ("encoder", "decoder"):
         yield "word embeddings are frozen in both arms; the paper fine-tunes all weights"
     if model.name in ("encoder", "decoder", "vit"):
@@ -134,6 +136,6 @@ def _of_the_rest(config: ArmConfig) -> Iterator[str]:
     for name in _OTHERS:
         value, other = config.value_of(name), paper.value_of(name)
         if config.value_of(name.rpartition(".")[0] or name) is not None and value != other:
-            yield f"{name} is {value}; in the paper's own words it is {other}"
+            yield f"{name} is {value}; in the paper's own space it is {other}"
     if config.data.name not in _DATA_SETS:
         yield f"trained on {config.data.name}; the paper has other data"

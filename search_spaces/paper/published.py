@@ -51,8 +51,7 @@ def not_alike(config: ArmConfig, comparison: Comparison) -> tuple[str, ...]:
     largest = max(config.test_gammas)
     if comparison.key == text.TextComparison.key and largest != text.LARGEST_GAMMA:
         phrases.append(f"our test gammas end at {largest:g}, the paper's at {text.LARGEST_GAMMA:g}")
-    doubts = (d for d in comparison.doubts if not d.startswith(video.OTHER_MODEL))
-    return (*phrases, *departures(config), protocol(config), *doubts)
+    return (*phrases, *departures(config), protocol(config), *comparison.doubts)
 
 
 def _short(checkpoint: str | None) -> str:

@@ -138,17 +138,17 @@ PAPER_SPACES: Mapping[str, SearchSpace] = {
     for space in (
         _video(
             "ut",
-            "UT of eqs. (47) and (48) as the paper has it, Table 3",
+            "UT of eqs. (47) and (48) in the paper's words, Table 3",
             {"model.variant": "literal", "primal_lr": 3e-4},
         ),
         _video(
             "dust",
-            "DUST as the paper has it: one dictionary without constraints, Table 3",
+            "DUST in the paper's words: one dictionary without constraints, Table 3",
             {"model.variant": "paper", "model.atoms_per_side": ATOMS_PER_SIDE, "batch_size": 16},
         ),
         _video(
             "vit",
-            "ViT-B/16 as the paper has it, Table 3; needs a GPU",
+            "ViT-B/16 in the paper's words, Table 3; needs a GPU",
             {
                 "task": "frame_denoising",
                 "data.frame_size": 224,
@@ -159,15 +159,19 @@ PAPER_SPACES: Mapping[str, SearchSpace] = {
                 "device": "cuda",
             },
         ),
-        _text("ut", "UT as the paper has it, Table 4; needs a GPU", {"primal_lr": 3e-4}),
+        _text(
+            "ut",
+            "UT in the paper's words, Table 4; needs a GPU",
+            {"primal_lr": 3e-4, "device": "cuda"},
+        ),
         _text(
             "distilbert",
-            "DistilBERT as the paper has it, Table 4; needs a GPU",
+            "DistilBERT in the paper's words, Table 4; needs a GPU",
             {"model.layers": 0, "primal_lr": 3e-5, "device": "cuda"},
         ),
         _text(
             "roberta",
-            "RoBERTa-large as the paper has it, Table 4; needs a GPU",
+            "RoBERTa-large in the paper's words, Table 4; needs a GPU",
             {
                 "model.layers": 0,
                 "primal_lr": 1e-5,

@@ -203,7 +203,7 @@ def _unlike(space: SearchSpace) -> list[str]:
         twins |= dict.fromkeys({twin(run)} - {"", space.name})
     count = len(space.settings)
     return [
-        *[f"In the paper's own words: {', '.join(twins)}."] * bool(twins),
+        *[f"These models as the paper describes them: {', '.join(twins)}."] * bool(twins),
         *(
             f"differs: {reason}." + f" In {list_first(names, 1)}." * (len(names) < count)
             for reason, names in settings.items()

@@ -16,6 +16,7 @@ from trainables.config.arm import ArmConfig
 
 NO_DROPOUT = "there is no dropout; the paper's networks have that of their checkpoints"
 FROZEN = "word embeddings are frozen in both arms; the paper fine-tunes all weights"
+SIX = "DistilBERT has 6 blocks; in the paper's tables it has 12"
 CHOSEN = (
     "alpha and f0 are searched or chosen for this setting; the paper prints none for this model"
 )
@@ -24,7 +25,7 @@ LEFT = {  # what no field can set as the paper has it
     "paper_video_dust": set(),
     "paper_video_vit": {NO_DROPOUT},
     "paper_text_ut": set(),
-    "paper_text_distilbert": {NO_DROPOUT, FROZEN},
+    "paper_text_distilbert": {NO_DROPOUT, FROZEN, SIX},
     "paper_text_roberta": {NO_DROPOUT, FROZEN, CHOSEN},
 }
 

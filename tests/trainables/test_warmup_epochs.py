@@ -8,10 +8,12 @@ import pytest
 
 from search_spaces.effects.by_effect import effect_of
 from sweep.confirmation.controls import CONTROLS, Searched
+from sweep.cost.timed_steps import step_times
 from tests.support.oracles import TINY
 from trainables.arm_run import ArmRun
 from trainables.config.arm import ArmConfig
 from trainables.errors import InvalidValue
+from trainables.primal_dual.schedule import in_steps
 from trainables.records.arm_record import ArmRecord
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
@@ -49,10 +51,16 @@ def test_a_warm_up_in_epochs_is_as_many_steps(tmp_path: Path) -> None:
 
 
 def test_a_warm_up_longer_than_the_run_is_refused(tmp_path: Path) -> None:
-    record = record_of(RUN.with_fields({"constraint.warmup_epochs": 5}), tmp_path)
+    record = record_of(RUN.with_fields({"constraint.warmup_epochs": 4}), tmp_path)
     assert record.status == "failed"
-    said = "warmup_epochs must be at most 4 in a run of 24 steps, 6 an epoch, got 5"
+    said = "warmup_epochs must be at most 3 in a run of 24 steps, 6 an epoch, got 4"
     assert said in record.reason
+
+
+def test_what_steps_cost_is_known_without_the_data() -> None:
+    config = RUN.with_fields({"constraint.warmup_epochs": 1})
+    assert in_steps(config, 0) == RUN
+    assert step_times(config, 0.1)
 
 
 def test_a_range_by_effect_cannot_count_epochs() -> None:

@@ -11,6 +11,7 @@ import math
 from dataclasses import replace
 
 from trainables.config.arm import ArmConfig, ConstraintConfig
+from trainables.errors import InvalidValue
 
 
 def lr_factor(step: int, steps: int, decay_fraction: float, warmup_fraction: float = 0.0) -> float:
@@ -32,19 +33,19 @@ def lr_factor(step: int, steps: int, decay_fraction: float, warmup_fraction: flo
 def in_steps(config: ArmConfig, steps_per_epoch: int) -> ArmConfig:
     """A run with its whole warm-up in steps, once the data say how long an epoch is.
 
-    Raises InvalidValue where the warm-up is longer than the run.
+    Raises InvalidValue where the warm-up leaves no step for the constraints.
     """
     constraint = config.constraint
     if constraint is None or constraint.warmup_epochs == 0:
         return config
     warmup = constraint.warmup_steps + constraint.warmup_epochs * steps_per_epoch
-    constraint.require(
-        warmup <= config.steps,
-        "warmup_epochs",
-        f"at most {(config.steps - constraint.warmup_steps) // steps_per_epoch} in a run of "
-        f"{config.steps} steps, {steps_per_epoch} an epoch",
-        "the warm-up is part of the budget.",
-    )
+    if warmup >= config.steps:
+        most = (config.steps - constraint.warmup_steps - 1) // steps_per_epoch
+        raise InvalidValue(
+            f"warmup_epochs must be at most {max(most, 0)} in a run of {config.steps} steps, "
+            f"{steps_per_epoch} an epoch, got {constraint.warmup_epochs}: the constraints act "
+            "after it. Train longer."
+        )
     return replace(config, constraint=replace(constraint, warmup_steps=warmup, warmup_epochs=0))
 
 
