@@ -14,6 +14,7 @@ import click
 from search_spaces import catalog
 from search_spaces.space import SearchSpace
 from sweep.api import training
+from sweep.api.tuning import tuned_searches
 from sweep.cli.cluster import notify_option, send_stored
 from sweep.cli.options import (
     accept_code_option,
@@ -36,14 +37,13 @@ from sweep.confirmation.chosen import (
     confirmation_name,
     finished_search,
     plan_confirmation,
-    points_of,
     resolve_fresh,
-    tuning_of,
 )
 from sweep.confirmation.controls import CONTROLS, parse_controls
 from sweep.confirmation.plan import (
     MEASURES,
     SEEDS,
+    Measure,
     Plan,
     load_plan,
     planned_seeds,
@@ -52,20 +52,19 @@ from sweep.confirmation.plan import (
 )
 from sweep.executors.executor import Executor
 from sweep.render.terminal import Paragraph, table
-from sweep.results.sweep_view import SweepView, load_sweep
+from sweep.results.sweep_view import SweepView
 from sweep.run.budget import Budget
 from sweep.statistics.design import Design, Rule
 from sweep.study import advice
 from sweep.study.advice import note
 from sweep.study.definition import Definition, definition_name, load_definition
 from sweep.study.opening import find_sweep, open_store
-from sweep.study.registration import refuse_second_driver, registered, resolved
+from sweep.study.registration import refuse_second_driver, registered
 from trainables.errors import InvalidValue, Misuse
 from trainables.records.arms import ArmStore
-from trainables.records.objects import ObjectStore
 
 _PLANNING = ("patterns", "proposals", "controls", "seeds", "rule", "error", "smallest_effect",
-             "until_decided")  # fmt: skip
+             "until_decided", "measure")  # fmt: skip
 
 
 @click.command()
@@ -111,6 +110,12 @@ _PLANNING = ("patterns", "proposals", "controls", "seeds", "rule", "error", "sma
     "(e-values); fixed: once, after all. Five seeds cannot give significance at error 0.05.",
 )
 @click.option(
+    "--measure",
+    type=click.Choice([name for name in MEASURES if name != "ood_auc"]),
+    help="What is tested: unseen_mean (the default, where there are unseen test gammas), "
+    "anytime_mean (every layer read as the output), or another mean.",
+)
+@click.option(
     "--until-decided",
     is_flag=True,
     help="Stop at the first test at which every comparison is decided.",
@@ -153,6 +158,7 @@ def confirm(
     seeds: int,
     replications: int | None,
     rule: str,
+    measure: Measure | None,
     until_decided: bool,
     error: float,
     smallest_effect: float | None,
@@ -181,6 +187,7 @@ def confirm(
             patterns=patterns,
             seeds=replications,
             until_decided=until_decided,
+            measure=measure,
         )
         request = Replications(name, wanted, smallest_effect, place, executor, accept_code, notify)
         confirm_replications(request, dry_run=dry_run, as_json=as_json)
@@ -222,10 +229,11 @@ def confirm(
             controls=parse_controls(controls),
             seeds=seeds,
             until_decided=until_decided,
+            measure=measure,
             used_seeds=planned_seeds(objects, name, but=own),
         )
-        tuned = _tuned(
-            objects, view, wanted, executor, budget,
+        tuned = tuned_searches(
+            objects, view, wanted, executor, budget, on_done=partial(print_done, objects),
             accept_code=accept_code, may_train=not (dry_run or plan_only or place.slurm),
         )  # fmt: skip
         if tuned is None:
@@ -275,52 +283,6 @@ def _numbers(texts: Sequence[str]) -> dict[str, int]:
             )
         numbers[setting] = int(number)
     return numbers
-
-
-def _tuned(
-    objects: ObjectStore,
-    view: SweepView,
-    wanted: Wanted,
-    executor: Executor,
-    budget: Budget,
-    *,
-    accept_code: bool,
-    may_train: bool,
-) -> dict[str, SweepView] | None:
-    """The finished searches of the controls that have something to tune; trained where missing.
-
-    None, with a note, where one is missing and may not be trained now.
-    """
-    tuned = {}
-    points = points_of(view, wanted)
-    for control in wanted.controls:
-        definition = tuning_of(view.definition, control, points)
-        if definition is None:
-            continue
-        if not may_train and definition.name not in objects.names("sweeps"):
-            note(
-                f"no plan yet: {control} is tuned first, by the sweep {definition.name}, which is "
-                "not there. Without --dry-run this command trains it; without that control "
-                "--dry-run shows the plan."
-            )
-            return None
-        there = registered(objects, resolved(definition, say=note), named=(), say=note)
-        tuning = load_sweep(objects, there.name, "pairs")
-        if not tuning.is_finished:
-            if not may_train:
-                again = advice.resume(there.name, objects.root)
-                note(f"no plan yet: {control} is tuned first: `{again}`.")
-                return None
-            note(f"tunes {control} first, by as many proposals as {view.definition.name} had")
-            code = training.train(
-                objects, there, executor, on_done=partial(print_done, objects),
-                accept_code=accept_code, budget=budget,
-            )  # fmt: skip
-            tuning = load_sweep(objects, there.name, "pairs")
-            if code or not tuning.is_finished:  # its budget may be reached
-                raise SystemExit(code)
-        tuned[control] = tuning
-    return tuned
 
 
 def _note_what_is_left_out(

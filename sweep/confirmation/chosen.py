@@ -17,7 +17,7 @@ from statistics import fmean
 from search_spaces import catalog
 from search_spaces.space import SearchSpace, Setting
 from sweep.confirmation.controls import CONTROLS, Control, Fields, Searched, control_of
-from sweep.confirmation.measures import Measures, measures_of, sign_of
+from sweep.confirmation.measures import Measures, measures_of, planned_measure, sign_of
 from sweep.confirmation.plan import (
     CONSTRAINED,
     FIRST_SEED,
@@ -41,7 +41,6 @@ from sweep.study.registration import resolved
 from trainables.code_version import code_version
 from trainables.config.arm import ArmConfig
 from trainables.config.renamed import FIRST_NAMES
-from trainables.config.test_conditions import unseen_gammas
 from trainables.errors import InvalidValue, Misuse
 from trainables.plain import with_names
 from trainables.records.arm_record import ArmRecord
@@ -63,6 +62,7 @@ class Wanted:
     controls: tuple[str, ...] = ()
     seeds: int = SEEDS
     until_decided: bool = False
+    measure: Measure | None = None  # that is tested; None: ``planned_measure``
     first_seed: int = FIRST_SEED
     used_seeds: Collection[int] = ()  # of other confirmations of the same search
     may_lack: bool = False  # a control whose search has no winner in a setting is left out there
@@ -224,7 +224,7 @@ def plan_confirmation(
         return measures_of(record.config, record.evaluation)
 
     search, space = view.definition, view.definition.space
-    measure = tested_measure(space)
+    measure = planned_measure(space, wanted.measure)
     by_name = {one.setting.name: one for one in view.settings}
     settings: list[Setting] = []
     rows: list[PlannedSetting] = []
@@ -301,12 +301,6 @@ def free_seeds(first: int, count: int, taken: Collection[int]) -> tuple[int, ...
     """
     seeds = range(first, first + count + len(taken))
     return tuple(seed for seed in seeds if seed not in taken)[:count]
-
-
-def tested_measure(space: SearchSpace) -> Measure:
-    """The mean over unseen test gammas where every setting has some, else over all."""
-    runs = [space.run(setting, {}, seed=0) for setting in space.settings]
-    return "unseen_mean" if all(map(unseen_gammas, runs)) else "mean_over_gammas"
 
 
 def digest_of(space: SearchSpace) -> str:

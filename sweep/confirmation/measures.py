@@ -12,10 +12,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from search_spaces.space import SearchSpace
 from sweep.confirmation.plan import Measure
 from sweep.results.aggregates import area
 from trainables.config.arm import ArmConfig
-from trainables.config.test_conditions import seen_and_unseen
+from trainables.config.test_conditions import gamma_key, seen_and_unseen, unseen_gammas
+from trainables.errors import Misuse
 from trainables.records.arm_record import ArmRecord, Status
 from trainables.records.evaluation import Evaluation
 
@@ -36,15 +38,67 @@ class Outcome:
         return self.record.status
 
 
+def planned_measure(space: SearchSpace, wanted: Measure | None) -> Measure:
+    """The measure that is wanted, else the mean over unseen test gammas, or over all without any.
+
+    Raises Misuse where a setting does not have what is wanted.
+    """
+    runs = [space.run(setting, {}, seed=0) for setting in space.settings]
+    has = {
+        "unseen_mean": all(map(unseen_gammas, runs)),
+        "shift_mean": all(run.shifts for run in runs),
+    }
+    if wanted is None:
+        return "unseen_mean" if has["unseen_mean"] else "mean_over_gammas"
+    if not has.get(wanted, True):
+        needs = {"unseen_mean": "larger test_gammas", "shift_mean": "shifts"}[wanted]
+        raise Misuse(
+            f"--measure {wanted} needs {needs} in every setting of {space.name}. Choose another "
+            "measure, or settings by --only."
+        )
+    return wanted
+
+
 def measures_of(config: ArmConfig, evaluation: Evaluation) -> Measures:
-    """The metric's means over blocks of test conditions."""
-    return _measures(config, evaluation.scores, evaluation.shift_scores)
+    """The metric's means over blocks of test conditions, and over layers."""
+    by_layer = layer_scores(config, evaluation)
+    return _measures(config, evaluation.scores, evaluation.shift_scores, by_layer)
 
 
 def constant_of(config: ArmConfig, evaluation: Evaluation) -> Measures:
     """The same of the best constant prediction, on the data that an arm was measured on."""
     shifts = evaluation.shift_references.get("constant", {})
-    return _measures(config, evaluation.constant_scores, shifts)
+    scores = evaluation.constant_scores  # noise does not change what is constant
+    return _measures(config, scores, shifts, list(scores.values())[:1])
+
+
+def layer_scores(config: ArmConfig, evaluation: Evaluation) -> list[float]:
+    """The metric of layers 1..L, each read as the network's output, at the train gamma.
+
+    Empty where a record has neither such scores nor losses that they follow from.
+    """
+    stored = evaluation.layer_scores_by_gamma.get(gamma_key(config.train_gamma))
+    if stored:
+        return stored[1:]
+    factor = root_factor(evaluation)
+    if factor is None:
+        return []
+    return [factor * math.sqrt(loss) for loss in evaluation.held_out_losses()[1:]]
+
+
+def root_factor(evaluation: Evaluation) -> float | None:
+    """c where the metric is c times the root of the mean loss at every gamma (RMSE); else None."""
+    losses = {gamma: by[-1] for gamma, by in evaluation.layer_losses_by_gamma.items()}
+    if not evaluation.scores.keys() <= losses.keys():
+        return None
+    factors = [
+        score / math.sqrt(losses[gamma])
+        for gamma, score in evaluation.scores.items()
+        if losses[gamma] > 0
+    ]
+    # Of another metric the ratios differ by far more than the stored numbers are rounded.
+    is_one = bool(factors) and max(factors) - min(factors) < 1e-6 * factors[0]
+    return factors[0] if is_one else None
 
 
 def outcomes(
@@ -89,7 +143,10 @@ def sign_of(config: ArmConfig) -> int:
 
 
 def _measures(
-    config: ArmConfig, scores: Mapping[str, float], shifts: Mapping[str, Mapping[str, float]]
+    config: ArmConfig,
+    scores: Mapping[str, float],
+    shifts: Mapping[str, Mapping[str, float]],
+    by_layer: Sequence[float],
 ) -> Measures:
     seen, unseen = seen_and_unseen(config, scores)
     means: dict[Measure, float | None] = {
@@ -98,6 +155,7 @@ def _measures(
         "shift_mean": _mean([score for family in shifts.values() for score in family.values()]),
         "mean_over_gammas": _mean(list(scores.values())),
         "ood_auc": area(scores) if len(scores) > 1 else None,
+        "anytime_mean": _mean(by_layer),
     }
     return {name: mean for name, mean in means.items() if mean is not None}
 

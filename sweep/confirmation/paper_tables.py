@@ -29,6 +29,7 @@ _LINES: Mapping[Measure, str] = {
     "shift_mean": "shifts",
     "mean_over_gammas": "all",
     "ood_auc": "area",
+    "anytime_mean": "layers",
 }
 _MARKS = {
     INFEASIBLE: "too few networks are certified feasible on the test split, and some infeasible, "

@@ -30,13 +30,16 @@ CONSTRAINED: str
 UNCONSTRAINED: str
 CONSTRAINED, UNCONSTRAINED = ARMS  # the listed point that is confirmed, and its baseline
 # What is compared, on the test split: the first one is tested.
-Measure = Literal["unseen_mean", "seen_mean", "shift_mean", "mean_over_gammas", "ood_auc"]
+Measure = Literal[
+    "unseen_mean", "seen_mean", "shift_mean", "mean_over_gammas", "ood_auc", "anytime_mean"
+]
 MEASURES: Mapping[Measure, str] = {
     "unseen_mean": "mean over the test gammas beyond what training or selection looked at",
     "seen_mean": "mean over the test gammas that training or selection looked at",
     "shift_mean": "mean over the shifts other than Gaussian noise and their severities",
     "mean_over_gammas": "mean over all test gammas",
     "ood_auc": "area over all test gammas",
+    "anytime_mean": "mean over the layers, each read as the output, at the train gamma",
 }
 MEAN: Measure = "mean_over_gammas"
 _FIRST_MEAN = "ood_mean"  # its name in plans of earlier versions, whose digests stay

@@ -25,11 +25,11 @@ from sweep.confirmation.chosen import (
     free_seeds,
     has_ended,
     taken_seeds,
-    tested_measure,
     tuning_name,
     tuning_of,
 )
 from sweep.confirmation.controls import Fields
+from sweep.confirmation.measures import planned_measure
 from sweep.confirmation.plan import FIRST_SEED, ReplicationsPlan, families, family_of
 from sweep.results.sweep_view import load_sweep
 from sweep.study.definition import Definition
@@ -56,7 +56,7 @@ def plan_replications(search: Definition, wanted: Wanted) -> ReplicationsPlan:
         search=search.name,
         settings=(),
         controls=(TUNED,),
-        measure=tested_measure(space),
+        measure=planned_measure(space, wanted.measure),
         design=wanted.design(families({name: family_of(run) for name, run in runs.items()})),
         seeds=fresh,
         until_decided=wanted.until_decided,

@@ -5,7 +5,6 @@ Shape suffixes: C conditions (test gammas), K seeds, U units.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -13,12 +12,12 @@ from functools import cache, partial
 import numpy as np
 
 from sweep.confirmation.arms import SettingArms
-from sweep.confirmation.measures import Outcome, measures_of
+from sweep.confirmation.measures import Outcome, measures_of, root_factor
 from sweep.confirmation.plan import CONSTRAINED, Measure
 from sweep.confirmation.summary import OverUnits, UnitCounts, Variance
 from sweep.statistics.paired import Floats
 from sweep.statistics.two_sources import crossed_bootstrap, group_parts, variance_components
-from trainables.config.test_conditions import gamma_key, unseen_gammas
+from trainables.config.test_conditions import unseen_gammas
 from trainables.primal_dual.certificate import clusters_of
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
@@ -59,33 +58,52 @@ Read = Callable[[str], UnitMeans | None]  # by signature; None: not stored
 
 def reader(objects: ObjectStore, arms: SettingArms, measure: Measure) -> Read:
     """Reads unit scores of a setting's arms at the conditions of a measure, each arm once."""
-    conditions = [at_gamma(gamma) for gamma in _gammas(arms, measure)]
+    conditions = _conditions(arms, measure)
     store = ArmStore(objects)
 
     @cache
     def read(signature: str) -> UnitMeans | None:
         stored = store.unit_scores(signature) if conditions else None
-        if stored is None:
+        if stored is None or any(c not in stored.losses_UF for c, _ in conditions):
             return None
         sizes_U = np.array(stored.samples, dtype=np.float64)
         if stored.scores_N:
+            if any(layer is not None for _, layer in conditions):
+                return None  # scores of samples are the last layer's
             firsts = (np.cumsum(stored.samples) - stored.samples).astype(np.intp)
             sums = [
-                np.add.reduceat(stored.scores_N[c].astype(np.float64), firsts) for c in conditions
+                np.add.reduceat(stored.scores_N[c].astype(np.float64), firsts)
+                for c, _ in conditions
             ]
             return UnitMeans(tuple(stored.units), sizes_U, np.array(sums) / sizes_U, True)
-        losses = [stored.losses_UF[c][:, -1].astype(np.float64) for c in conditions]
+        losses = [
+            stored.losses_UF[c][:, -1 if layer is None else layer].astype(np.float64)
+            for c, layer in conditions
+        ]
         # The mean of a split is that of its units, whatever samples they have.
         return UnitMeans(tuple(stored.units), np.ones_like(sizes_U), np.array(losses), False)
 
     return read
 
 
-def _gammas(arms: SettingArms, measure: Measure) -> Sequence[float]:
-    """The conditions of a measure; none where unit scores do not say it."""
+def _conditions(arms: SettingArms, measure: Measure) -> list[tuple[str, int | None]]:
+    """Conditions of a measure, each with its layer; None: the last. None at all: not by unit."""
+    config = arms.config
+    if measure == "anytime_mean":
+        layers = _layers(arms)
+        return [(at_gamma(config.train_gamma), layer) for layer in range(1, layers + 1)]
     if measure == "unseen_mean":
-        return unseen_gammas(arms.config)
-    return arms.config.test_gammas if measure == "mean_over_gammas" else ()
+        return [(at_gamma(gamma), None) for gamma in unseen_gammas(config)]
+    every = config.test_gammas if measure == "mean_over_gammas" else ()
+    return [(at_gamma(gamma), None) for gamma in every]
+
+
+def _layers(arms: SettingArms) -> int:
+    """L, also of a checkpoint, whose depth a record knows; 0: nothing is measured."""
+    for outcome in (one for by_seed in arms.outcomes.values() for one in by_seed.values()):
+        if outcome.record.evaluation is not None:
+            return len(outcome.record.evaluation.held_out_losses()) - 1
+    return 0
 
 
 def over_units(
@@ -163,8 +181,9 @@ def _constant(
     reference = arms.reference(seed)
     if reference is None:
         return None
-    scores = reference.constant_scores
-    scores_C = np.array([scores[gamma_key(g)] for g in _gammas(arms, measure)])
+    # Noise does not change what is constant, and the train gamma may be no test gamma.
+    score = next(iter(reference.constant_scores.values()))
+    scores_C = np.full(len(_conditions(arms, measure)), score)
     means_C = scores_C if factor is None else (scores_C / factor) ** 2
     return replace(like, means_CU=np.repeat(means_C[:, None], len(like.names), axis=1))
 
@@ -192,16 +211,8 @@ def linearised(means_CKU: Floats, sizes_U: Floats, factor: float | None) -> Floa
 
 
 def _root_factor(arms: SettingArms) -> float | None:
-    """c where the metric is c times the root of the mean loss at every gamma (RMSE); else None."""
+    """c where the metric is c times the root of the mean loss (RMSE); else None."""
     for outcome in (one for by_seed in arms.outcomes.values() for one in by_seed.values()):
-        evaluation = outcome.record.evaluation
-        if evaluation is not None:
-            losses = {gamma: by[-1] for gamma, by in evaluation.layer_losses_by_gamma.items()}
-            factors = [
-                score / math.sqrt(losses[gamma])
-                for gamma, score in evaluation.scores.items()
-                if losses[gamma] > 0
-            ]
-            # Of another metric the ratios differ by far more than the stored numbers are rounded.
-            return factors[0] if factors and np.ptp(factors) < 1e-6 * factors[0] else None
+        if outcome.record.evaluation is not None:
+            return root_factor(outcome.record.evaluation)
     return None

@@ -47,7 +47,7 @@ def test_a_side_without_tries_says_nothing() -> None:
     assert equal_tries([1.0], []) is None
 
 
-def test_it_is_of_the_tested_measure_and_of_as_many_arms(objects: ObjectStore) -> None:
+def test_it_is_of_the_planned_measure_and_of_as_many_arms(objects: ObjectStore) -> None:
     search = hand.searched(objects)
     plan, definition = hand.stored(objects)
     read = ArmStore(objects).record
