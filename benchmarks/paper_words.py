@@ -11,20 +11,18 @@ the file ``--kept``, so that a run that is ended goes on; the results are writte
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.trained import trained
+from benchmarks.trained import put, trained
 from search_spaces.paper.published import published
 from search_spaces.paper.spaces import PAPER_SPACES
 from search_spaces.start_points import parse_point
 from sweep.study.feasibility import judge
 from trainables.config.arm import ArmConfig
-from trainables.plain import Json, finite
+from trainables.plain import Json
 from trainables.records.arm_record import ArmRecord
 from trainables.records.evaluation import Evaluation
 
@@ -233,20 +231,8 @@ def main() -> None:
             for arm in (config.unconstrained(), config)
         ]
         found = trained(configs, options.kept, entry, workers=options.workers)
-        _put(options.out, name, results_of(part, places, found))
+        put(options.out, name, results_of(part, places, found))
         print(f"{name}: {len(configs)} arms", file=sys.stderr, flush=True)
-
-
-def _put(path: Path, name: str, part: Json) -> None:
-    """Put a part's results into the file, whole and at once."""
-    results = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    short = json.loads(
-        json.dumps(finite({**results, name: part})), parse_float=lambda t: round(float(t), 5)
-    )
-    lines = [f'"{key}": {json.dumps(value)}' for key, value in short.items()]
-    half = path.with_suffix(".part")
-    half.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
-    os.replace(half, path)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from trainables.arm_run import ArmRun
 from trainables.config.arm import ArmConfig
-from trainables.plain import Json
+from trainables.plain import Json, finite
 from trainables.records.arm_record import ArmRecord
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
@@ -64,3 +65,21 @@ def _record(plain: Json) -> Json:
         while not run.record.is_final:
             run.advance()
         return run.record.to_json()
+
+
+def put(path: Path, name: str, part: Json, *, decimals: int = 5) -> None:
+    """Put a part's results into a file of several, whole and at once; null for what is no number.
+
+    Args:
+        path: JSON, an object of which each part has a line.
+        name: the part that is new, or takes the place of one of before.
+        part: its results.
+        decimals: what floats are rounded to.
+    """
+    results = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    text = json.dumps(finite({**results, name: part}))
+    short = json.loads(text, parse_float=lambda number: round(float(number), decimals))
+    lines = [f'"{key}": {json.dumps(value)}' for key, value in short.items()]
+    half = path.with_suffix(".part")
+    half.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    os.replace(half, path)

@@ -11,9 +11,9 @@ from dataclasses import replace
 from search_spaces import video_denoising_dust as dust
 from search_spaces.catalog import longer, video_settings
 from search_spaces.effects.descent import half_of, least_alpha
+from search_spaces.paper.video import VIT
 from search_spaces.space import Uniform
 
-CHECKPOINT = "google/vit-base-patch16-224"
 LEAST = half_of(0.15, 11)  # what a winner must ask for
 
 SPACE = replace(
@@ -26,7 +26,7 @@ SPACE = replace(
             "data.frame_size": 224,
             "model.name": "vit",
             "model.layers": 12,
-            "model.checkpoint": CHECKPOINT,
+            "model.checkpoint": VIT,
             "batch_size": 16,  # frames
             "primal_lr": 1e-4,
             "device": "cuda",

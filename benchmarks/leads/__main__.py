@@ -12,8 +12,6 @@ again.
 from __future__ import annotations
 
 import argparse
-import json
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +20,8 @@ from benchmarks.leads.frontier import Point
 from benchmarks.leads.judged import Scored, verdict
 from benchmarks.leads.measured import DEPTHS
 from benchmarks.leads.trained import arm_of, say
-from trainables.plain import Json, finite
+from benchmarks.trained import put
+from trainables.plain import Json
 
 RESULTS = Path(__file__).parents[1] / "results" / "leads.json"
 
@@ -64,20 +63,6 @@ def _scored(lead: Lead, arms: Json) -> Scored:
     return points
 
 
-def _short(value: Json) -> Json:
-    """With six decimals, and null for what is not a number."""
-    return json.loads(json.dumps(finite(value)), parse_float=lambda text: round(float(text), 6))
-
-
-def _put(path: Path, name: str, of_lead: Json) -> None:
-    """Put one lead's results into the file, whole and at once."""
-    results = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    half = path.with_suffix(".part")
-    lines = [f'"{key}": {json.dumps(of)}' for key, of in {**results, name: _short(of_lead)}.items()]
-    half.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
-    os.replace(half, path)
-
-
 def main() -> None:
     """Train and judge the leads that are asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -105,7 +90,7 @@ def main() -> None:
                 say(seed, arm, found[arm])
             by_seed[str(seed)] = found
             declared = {"base": LEADS[name].base.to_json()}  # without places of this machine
-            _put(options.out, name, results_of(lead, by_seed) | declared)
+            put(options.out, name, results_of(lead, by_seed) | declared, decimals=6)
 
 
 if __name__ == "__main__":

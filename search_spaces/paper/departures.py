@@ -11,11 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from search_spaces.paper import text, video
-from search_spaces.paper.spaces import PAPER_SPACES, model_of, twin
+from search_spaces.paper.spaces import ATOMS_PER_SIDE, FRAMES, PAPER_SPACES, model_of, twin
 from trainables.config.arm import ArmConfig, ConstraintConfig
 
-_DUST_ATOMS = 1024  # overcomplete for patches of 256 pixels; the paper's d is not certain
-_VIDEO_FRAMES = 20  # likely: T is not given
 _DATA_SETS = (*video.DATA_SETS, *text.DATA_SETS, "alpaca")
 _OTHERS = (
     "constraint.form", "constraint.reference", "constraint.dual_every",
@@ -112,10 +110,10 @@ def _has_the_papers_values(config: ArmConfig, constraint: ConstraintConfig) -> b
 
 def _of_model(config: ArmConfig) -> Iterator[str]:
     model, data = config.model, config.data
-    if model.name == "dust" and (atoms := model.atoms_per_side**2) < _DUST_ATOMS:
-        yield f"DUST has {atoms} atoms; the paper's dictionary likely {_DUST_ATOMS:,}"
-    if config.task == "video_denoising" and data.frames != _VIDEO_FRAMES:
-        yield f"sequences have {data.frames} frames; the paper's likely {_VIDEO_FRAMES}"
+    if model.name == "dust" and (atoms := model.atoms_per_side**2) < ATOMS_PER_SIDE**2:
+        yield f"DUST has {atoms} atoms; the paper's dictionary likely {ATOMS_PER_SIDE**2:,}"
+    if config.task == "video_denoising" and data.frames != FRAMES:
+        yield f"sequences have {data.frames} frames; the paper's likely {FRAMES}"
     if model_of(config) == "distilbert":
         yield "DistilBERT has 6 blocks; in the paper's tables it has 12"
     if model.name in ("encoder", "decoder"):

@@ -25,7 +25,6 @@ FRAMES = 20  # T; not given: that of the networks which DUST follows
 ATOMS_PER_SIDE = 32  # 1,024 atoms; given is "overcomplete"
 EPOCHS, TEXT_EPOCHS = 10, 3  # not given
 SEARCHED = ("ucsd_ped2", 0.09)  # data and train gamma of the one search of a model on video
-VIT = "google/vit-base-patch16-224"
 LONGEST_REPORT = 2000  # steps between reports, at most: an hour without one is taken for a hang
 _OF_CHECKPOINTS = {name: model for model, name in text.CHECKPOINTS.items() if model != "ut"}
 _NAMES = {"text_ut": "ut"}  # what the paper calls a model of ours
@@ -153,7 +152,7 @@ PAPER_SPACES: Mapping[str, SearchSpace] = {
                 "task": "frame_denoising",
                 "data.frame_size": 224,
                 "model.layers": 12,
-                "model.checkpoint": VIT,
+                "model.checkpoint": video.VIT,
                 "primal_lr": 1e-4,
                 "batch_size": 16,
                 "device": "cuda",

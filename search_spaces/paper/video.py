@@ -14,6 +14,7 @@ from search_spaces.paper.comparison import Comparison, comparisons
 DATA_SETS = ("cuhk_avenue", "shanghaitech", "ucsd_ped2")  # the paper does not say which Ped
 TRAIN_GAMMAS = (0.0, 0.09, 0.11, 0.13, 0.15)
 LAYERS: dict[str, tuple[int, ...]] = {"dust": (3, 5, 7), "ut": (3, 5, 7), "vit": (12,)}
+VIT = "google/vit-base-patch16-224"  # of 12 layers, and blocks of 16 x 16 x 3 numbers
 
 
 @dataclass(frozen=True)
