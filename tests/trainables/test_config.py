@@ -246,7 +246,10 @@ def test_a_field_at_its_default_is_not_in_the_signature() -> None:
         ({**TEXT, "task": "video_denoising"}, "'text_classification' for model encoder"),
         ({**TEXT, "data.frames": 7}, "data.frames must be left at 10 in text_classification"),
         ({**TEXT, "shifts": ["blur"]}, "shifts must be without 'blur' in text_classification"),
-        ({"shifts": ["typos"]}, "it takes blur, salt_and_pepper, frame_drop, brightness"),
+        (
+            {"shifts": ["typos"]},
+            "it takes frame_drop, blur, salt_and_pepper, brightness, compr",
+        ),
         ({"data.max_length": 64}, "data.max_length must be left at 256 in video_denoising"),
         ({"model.pooling": "mean"}, "pooling must be left at None for ut"),
         ({"readout_lr": 0.1}, "readout_lr must be left at None in video_denoising"),

@@ -243,7 +243,7 @@ def test_scores_by_unit_are_stored_and_read_as_they_are() -> None:
 
 # --- shifts beside Gaussian noise -----------------------------------------------------------------
 
-SHIFTED = replace(TINY, shifts=("blur", "salt_and_pepper", "frame_drop", "brightness"))
+SHIFTED = replace(TINY, shifts=tuple(VIDEO_FAMILIES))
 
 
 def test_losses_under_a_shift_equal_a_naive_average(task: VideoDenoising) -> None:

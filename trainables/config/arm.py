@@ -33,8 +33,9 @@ TRAINING_VERSION = 2
 
 
 Shift = Literal[
-    "blur", "salt_and_pepper", "frame_drop", "brightness", "token_drop", "token_swap", "typos"
-]
+    "blur", "salt_and_pepper", "frame_drop", "brightness", "compression", "occlusion",
+    "token_drop", "token_swap", "typos",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,6 +36,8 @@ VIDEO_FAMILIES: Mapping[str, Family] = {
     "salt_and_pepper": Family((0.001, 0.006, 0.025), "fraction of pixels that turn black or white"),
     "frame_drop": Family((0.2, 0.5, 0.8), "fraction of frames lost, each shown as the one before"),
     "brightness": Family((0.1, 0.25, 0.5), "added to every pixel, in std of the clean pixels"),
+    "compression": Family((60.0, 90.0, 98.0), "JPEG, percent of its quality lost"),
+    "occlusion": Family((0.002, 0.01, 0.03), "fraction of the frame under a black square"),
 }
 # Of texts: round shares, fixed before any run (docs/decisions/0028).
 TEXT_FAMILIES: Mapping[str, Family] = {

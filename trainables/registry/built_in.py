@@ -71,9 +71,10 @@ MODELS = {
     ),
 }
 
+_OF_FRAMES = ("blur", "salt_and_pepper", "brightness", "compression", "occlusion")  # shifts
 _OF_VIDEO = TaskFacts(
     data=VIDEO_DATA,
-    shifts=("blur", "salt_and_pepper", "frame_drop", "brightness"),
+    shifts=("frame_drop", *_OF_FRAMES),
     metric=RMSE,
     near_shift=0.10,
     has_identity=True,
@@ -92,7 +93,7 @@ TASKS = {
         facts=replace(
             _OF_VIDEO,
             data=tuple(name for name in VIDEO_DATA if name != "shuffle_by"),
-            shifts=("blur", "salt_and_pepper", "brightness"),
+            shifts=_OF_FRAMES,
             sample_shape=lambda data: (3, data.frame_size, data.frame_size),
             samples_per_unit=lambda data: data.frames,
         ),

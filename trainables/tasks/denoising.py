@@ -190,10 +190,10 @@ class Denoising(TaskOfUnits):
 
         def received(unit: str, window_TSS: Tensor) -> Tensor:
             noise = keyed_generator("cpu", split, unit, float(gamma), draw)
-            scene = self.samples_of(before_noise(window_TSS, shift, severity, self.std))
-            noisy = gaussian(scene, gamma * self.std, noise)
-            losses = keyed_generator("cpu", split, unit, shift, draw)
-            return after_noise(noisy, shift, severity, losses)
+            places = keyed_generator("cpu", split, unit, shift, draw)
+            scene = before_noise(window_TSS, shift, severity, self.std, places)
+            noisy = gaussian(self.samples_of(scene), gamma * self.std, noise)
+            return after_noise(noisy, shift, severity, places)
 
         return self._batches(("shifted", split, shift, severity, draw), split, received)
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import functools
+import io
+import math
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -32,24 +35,31 @@ def gaussian(inputs: Tensor, sigma: float | Tensor, generator: torch.Generator) 
 # --- shifts beside Gaussian noise -----------------------------------------------------------------
 #
 # A shift disturbs frames *in addition to* the Gaussian noise of training, in the order of a camera
-# (docs/decisions/0028): blur and light reach the sensor, so they come before its noise; lost pixels
-# and lost frames come after. A severity of 0 changes nothing.
+# (docs/decisions/0028): blur, light and what covers the lens reach the sensor, so they come before
+# its noise; lost pixels and lost frames come after. Compression comes before it as well: of a video
+# that was stored, and is then sent. A severity of 0 changes nothing.
 
 
-def before_noise(frames: Tensor, shift: str, severity: float, std: float) -> Tensor:
-    """Whole clean frames [..., H, W] as they reach the sensor: blurred or brighter, or unchanged.
+def before_noise(
+    frames: Tensor, shift: str, severity: float, std: float, generator: torch.Generator
+) -> Tensor:
+    """Clean frames [T, H, W] of a window as they reach the sensor: disturbed by ``shift``, or not.
 
     Pixels are in [0, 1], and may exceed 1 where they are made brighter. ``std`` is that of the
-    clean training pixels.
+    clean training pixels. The same generator at a higher severity covers what a lower one did.
 
     Raises:
         UnknownName: there is no such family.
-        InvalidValue: the severity is negative.
+        InvalidValue: the severity is negative, a fraction above 1, or above 100 percent.
     """
     family_of(shift)
     require(severity >= 0, "severity", severity, "at least 0")
     if shift == "blur":
         return gaussian_blur(frames, severity / 100 * frames.shape[-1])
+    if shift == "compression":
+        return compressed(frames, severity)
+    if shift == "occlusion":
+        return occluded(frames, severity, generator)
     return frames + severity * std if shift == "brightness" else frames
 
 
@@ -94,6 +104,33 @@ def _blur_matrix(size: int, sigma: float) -> Tensor:
     sources = torch.where(sources < size, sources, 2 * size - 1 - sources)  # 1 0 | 0 1 2 ...
     matrix = torch.zeros(size, size, dtype=torch.float64)
     return matrix.scatter_add_(1, sources, (weights / weights.sum()).expand(size, -1))
+
+
+def compressed(frames: Tensor, lost: float) -> Tensor:
+    """Frames [T, H, W] in [0, 1], each as read from a JPEG of quality 100 - ``lost``."""
+    require(lost <= 100, "severity", lost, "at most 100")
+    if lost == 0:
+        return frames
+    from PIL import Image
+
+    read = []
+    for frame in frames.mul(255).round().to(torch.uint8).numpy():
+        file = io.BytesIO()
+        Image.fromarray(frame).save(file, "JPEG", quality=round(100 - lost))
+        read.append(torch.from_numpy(np.array(Image.open(file))))
+    return torch.stack(read).to(frames.dtype) / 255
+
+
+def occluded(frames: Tensor, fraction: float, generator: torch.Generator) -> Tensor:
+    """Frames [T, H, W] with a black square over ``fraction`` of each, at one place in all."""
+    require_fraction(fraction)
+    height, width = frames.shape[-2:]
+    side = min(round(math.sqrt(fraction * height * width)), height, width)
+    place = torch.rand(2, generator=generator, device=generator.device).tolist()
+    top, left = (int(at * (size - side)) for at, size in zip(place, (height, width), strict=True))
+    covered = frames.clone()
+    covered[..., top : top + side, left : left + side] = 0
+    return covered
 
 
 def salt_and_pepper(inputs: Tensor, fraction: float, generator: torch.Generator) -> Tensor:

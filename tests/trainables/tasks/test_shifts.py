@@ -6,10 +6,12 @@ import math
 import typing
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from scipy import ndimage
 from torch import Tensor
 
@@ -32,8 +34,10 @@ from trainables.tasks.frame_denoising import FrameDenoising
 from trainables.tasks.perturbations import (
     after_noise,
     before_noise,
+    compressed,
     gaussian_blur,
     lost_frames,
+    occluded,
     salt_and_pepper,
 )
 from trainables.tasks.video_denoising import VideoDenoising
@@ -105,7 +109,7 @@ def test_blur_is_in_percent_of_the_frames_side() -> None:
     for side in (32, 160):
         clean = frames(1, side, side)
         expected = gaussian_blur(clean, 0.02 * side)
-        assert before_noise(clean, "blur", 2.0, 0.1).equal(expected)
+        assert before_noise(clean, "blur", 2.0, 0.1, generator()).equal(expected)
 
 
 # --- brightness -----------------------------------------------------------------------------------
@@ -114,7 +118,7 @@ def test_blur_is_in_percent_of_the_frames_side() -> None:
 @pytest.mark.parametrize("severity", VIDEO_FAMILIES["brightness"].severities)
 def test_brightness_disturbs_as_much_as_the_gamma_of_its_number(severity: float) -> None:
     clean = frames(2, 8, 8).double()
-    error = before_noise(clean, "brightness", severity, 0.2) - clean
+    error = before_noise(clean, "brightness", severity, 0.2, generator()) - clean
     # the energy of noise at gamma = severity, but for the rounding of x + b - x
     torch.testing.assert_close(error, torch.full_like(error, severity * 0.2), rtol=1e-12, atol=0)
 
@@ -172,12 +176,41 @@ def test_the_share_of_lost_frames_is_that_asked_for() -> None:
     assert shown[0, 0] == window[0, 0]  # the first frame is always there
 
 
+# --- compression and occlusion --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lost", [25.0, 98.0])
+def test_compression_is_that_of_a_file_of_that_quality(lost: float, tmp_path: Path) -> None:
+    clean = frames(5, 7).repeat_interleave(8, 0).repeat_interleave(8, 1)
+    pixels = Image.fromarray((clean * 255).round().to(torch.uint8).numpy())
+    pixels.save(tmp_path / "frame.jpg", quality=int(100 - lost))
+    expected = np.array(Image.open(tmp_path / "frame.jpg"), dtype=np.float32) / 255
+    got = compressed(torch.stack([clean.flip(0), clean]), lost)
+    np.testing.assert_array_equal(got[1].numpy(), expected)
+    assert not got[0].equal(got[1])
+
+
+def test_a_black_square_has_its_share_of_every_frame_at_one_place() -> None:
+    clean = 0.25 + 0.5 * frames(5, 40, 60)
+    places = set()
+    for key in range(20):
+        got = occluded(clean, 0.06, generator("square", key))
+        black = got == 0
+        assert got[~black].equal(clean[~black])
+        assert black.equal(black[:1].expand_as(black))
+        rows, columns = black[0].any(1), black[0].any(0)
+        assert rows.sum() == columns.sum() == 12  # the root of 0.06 x 40 x 60
+        assert black[0].sum() == 144
+        places.add((int(rows.int().argmax()), int(columns.int().argmax())))
+    assert len(places) > 15
+
+
 # --- all of them ----------------------------------------------------------------------------------
 
 
 def whole(shift: str, severity: float, window: Tensor, key: str = "all") -> Tensor:
     """Both stages without noise between them; frames [T, H, W] as one patch each."""
-    scene = before_noise(window, shift, severity, 0.2)
+    scene = before_noise(window, shift, severity, 0.2, generator(key))
     return after_noise(scene.flatten(1)[None], shift, severity, generator(key))
 
 
@@ -193,7 +226,7 @@ def test_severity_0_changes_nothing_and_more_is_worse(shift: str) -> None:
     assert 0 < errors[0] < errors[1] < errors[2]
 
 
-@pytest.mark.parametrize("shift", ["salt_and_pepper", "frame_drop"])
+@pytest.mark.parametrize("shift", ["salt_and_pepper", "frame_drop", "occlusion"])
 def test_a_higher_severity_disturbs_what_the_lower_one_did(shift: str) -> None:
     window = 0.25 + 0.5 * frames(40, 8, 8)
     plain = window.flatten(1)[None]
@@ -207,16 +240,18 @@ def test_a_higher_severity_disturbs_what_the_lower_one_did(shift: str) -> None:
 def test_every_family_acts_either_before_or_after_the_noise(shift: str) -> None:
     window = frames(10, 16, 16)
     severity = VIDEO_FAMILIES[shift].severities[-1]
-    before = not before_noise(window, shift, severity, 0.2).equal(window)
+    before = not before_noise(window, shift, severity, 0.2, generator("one")).equal(window)
     after = not after_noise(window, shift, severity, generator("one")).equal(window)
     assert before != after
-    assert before == (shift in ("blur", "brightness"))
+    assert before == (shift not in ("salt_and_pepper", "frame_drop"))
 
 
 @pytest.mark.parametrize(
     "call",
     [
-        lambda x: before_noise(x, "blur", -1.0, 0.1),
+        lambda x: before_noise(x, "blur", -1.0, 0.1, generator()),
+        lambda x: before_noise(x, "compression", 101.0, 0.1, generator()),
+        lambda x: before_noise(x, "occlusion", 1.5, 0.1, generator()),
         lambda x: after_noise(x, "salt_and_pepper", 1.5, generator("bad")),
         lambda x: after_noise(x, "frame_drop", math.nan, generator("bad")),
         lambda x: gaussian_blur(x, math.nan),
@@ -324,7 +359,7 @@ def test_frames_one_by_one_are_blurred_and_peppered_alike_in_every_channel() -> 
 def test_an_unknown_family_is_refused_with_the_known_ones() -> None:
     for call in (
         lambda: family_of("fog"),
-        lambda: before_noise(frames(1, 4, 4), "fog", 1.0, 0.1),
+        lambda: before_noise(frames(1, 4, 4), "fog", 1.0, 0.1, generator()),
         lambda: after_noise(frames(1, 4, 4), "fog", 1.0, generator("fog")),
     ):
         with pytest.raises(UnknownName, match="salt_and_pepper"):
