@@ -56,7 +56,7 @@ IN_A_BROWSER: dict[str, tuple[str, ...]] = {
     "report_size": IMITATED,
 }
 # These train on data sets or weights of the reader's own.
-ON_REAL_DATA = ("dual_optimizers", "leads", "paper_words")
+ON_REAL_DATA = ("anytime", "dual_optimizers", "leads", "paper_words")
 ON_A_DECODER = ("estimated_feasibility", "estimator_noise")
 
 
@@ -142,6 +142,18 @@ def test_leads_runs(real_data: Path, tmp_path: Path) -> None:
     words += ["--store", str(tmp_path / "store"), "--set", f"data.folder={real_data / 'ped2'}"]
     subprocess.run([sys.executable, "-m", "benchmarks.leads", *words], cwd=ROOT, check=True)
     assert list(json.loads(out.read_text("utf-8"))) == ["H1"]
+
+
+@pytest.mark.slow
+def test_anytime_runs(tmp_path: Path) -> None:
+    out, figures = tmp_path / "anytime.json", tmp_path / "figures"
+    short = "data.frame_size=24,data.patch_size=8,data.frames=3,steps=2,report_every=2,shifts=[]"
+    words = ["--only", "photographs_ut", "--seeds", "2", "--kept", str(tmp_path / "kept")]
+    words += ["--set", short, "--out", str(out), "--draw", str(figures)]
+    subprocess.run([sys.executable, "-m", "benchmarks.anytime", *words], cwd=ROOT, check=True)
+    found = json.loads(out.read_text("utf-8"))["photographs_ut"]
+    assert len(found["seeds"]) == 2
+    assert (figures / "anytime_photographs_ut.svg").stat().st_size > 0
 
 
 @pytest.mark.slow

@@ -31,7 +31,6 @@ from trainables.registry.task_facts import INSTRUCTION_DATA, VIDEO_DATA, TaskFac
 # when the golden losses change and this number does not.
 TRAINING_VERSION = 2
 
-
 Shift = Literal[
     "blur", "salt_and_pepper", "frame_drop", "brightness", "compression", "occlusion",
     "token_drop", "token_swap", "typos",

@@ -1,0 +1,1 @@
+"""Anytime networks: what a usable answer at every layer costs at the last one."""

@@ -1,0 +1,74 @@
+"""What a usable answer at every layer costs at the last one: constraints, supervision, rivals.
+
+    python -m benchmarks.anytime --kept FOLDER --only ped2_ut --set data.folder=/data/ped2 \
+        --also cuhk_avenue=/data/Avenue_Dataset --also photographs=
+
+Every network of a setting is trained on every seed and scored layer by layer on the test split.
+A seed is trained by one process and kept in the folder ``--kept``, so that a run that is ended
+goes on. ``--also`` names other data sets whose test clips it is scored on, with their folders.
+``--pilot`` trains the wider grids that the declared points were chosen from, on the dev split of
+one seed, and judges nothing. ``--draw`` writes the figures of the settings.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from pathlib import Path
+
+from benchmarks.anytime.declared import FIRST_SEED, PILOT_SEEDS, SEEDS, SETTINGS
+from benchmarks.anytime.drawn import draw
+from benchmarks.anytime.judged import judged
+from benchmarks.anytime.measured import scored
+from benchmarks.trained import put
+from search_spaces.start_points import parse_point
+from trainables.plain import Json
+
+RESULTS = Path(__file__).parents[1] / "results" / "anytime.json"
+
+
+def main() -> None:
+    """Train what the folder lacks, setting by setting, then judge."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", choices=SETTINGS, nargs="+", required=True)
+    parser.add_argument("--kept", type=Path, required=True, help="folder of scores, a file a seed")
+    parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--pilot", action="store_true")
+    parser.add_argument("--draw", type=Path, help="folder of figures")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--also", action="append", default=[], metavar="DATA=FOLDER")
+    parser.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE")
+    options = parser.parse_args()
+    places = {name: value for one in options.set for name, value in parse_point(one).items()}
+    others = dict(one.split("=", 1) for one in options.also)
+    options.kept.mkdir(parents=True, exist_ok=True)
+    seeds = PILOT_SEEDS if options.pilot else range(FIRST_SEED, FIRST_SEED + options.seeds)
+    with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:
+        for name in options.only:
+            setting, stem = SETTINGS[name], f"{name}-pilot" if options.pilot else name
+            files = {seed: options.kept / f"{stem}-{seed}.json" for seed in seeds}
+            missing = {seed: file for seed, file in files.items() if not file.exists()}
+            running: dict[Future[Json], Path] = {
+                pool.submit(scored, setting, places, others, seed, is_pilot=options.pilot): file
+                for seed, file in missing.items()
+            }
+            for done in as_completed(running):
+                half = running[done].with_suffix(".part")
+                half.write_text(json.dumps(done.result()), encoding="utf-8")
+                half.replace(running[done])
+                print(running[done].stem, file=sys.stderr, flush=True)
+            if not options.pilot:
+                by_seed = {
+                    seed: json.loads(file.read_text("utf-8")) for seed, file in files.items()
+                }
+                put(options.out, name, found := judged(setting, by_seed))
+                if options.draw:
+                    draw(found, options.draw / f"anytime_{name}.svg")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,171 @@
+"""Declared networks: every family's points, the same on every seed.
+
+Each family that has a strength has as many points as every other, chosen on PILOT_SEEDS and the
+dev split by ``--pilot``, before the first fresh seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from search_spaces import catalog
+from trainables.config.arm import ArmConfig
+from trainables.plain import Json
+
+Fields = Mapping[str, Json]
+Kind = Literal["product", "scheduled", "uncertainty", "gradnorm", "replayed", "exits", "cut"]
+FIRST_SEED = 4000  # fresh: no search, pilot or audit has used one from here on
+SEEDS = 10
+PILOT_SEEDS = (0,)
+SOURCE_SEED = 1  # of the constrained runs whose weights are replayed
+PLAIN = "plain"
+
+
+@dataclass(frozen=True)
+class Network:
+    """One network of a seed: who sets its layer weights, and how strongly."""
+
+    name: str
+    family: str
+    kind: Kind = "product"
+    fields: Fields = field(default_factory=dict)  # of the run
+    knobs: Mapping[str, float] = field(default_factory=dict)  # of the setter
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A network and data: what all share, and the families that are compared."""
+
+    says: str
+    base: ArmConfig
+    networks: Sequence[Network]
+    pilots: Sequence[Network]
+
+
+def constrained(*, detached: bool, alphas: Sequence[float], **fields: Json) -> list[Network]:
+    """The constraint at several alphas; ``fields`` are of the constraint."""
+    family = "detached" if detached else "Lagrangian"
+    given = {f"constraint.{name}": value for name, value in fields.items()}
+    says = "".join(f" {name} {value:g}" for name, value in fields.items())
+    return [
+        Network(
+            f"{family} {alpha:g}{says}",
+            family,
+            fields={
+                "constraint.alpha": alpha,
+                "constraint.grad_through_previous": not detached,
+                **given,
+            },
+        )
+        for alpha in alphas
+    ]
+
+
+def supervised(
+    omegas: Sequence[float], decays: Sequence[float], *, end: float = 1.0, until: float = 1.0
+) -> list[Network]:
+    """Deep supervision: fixed weights, or ones that change over the run."""
+    family = "deep supervision" if end == 1.0 else "deep supervision, scheduled"
+    says = "" if end == 1.0 else f" to x {end:g} by {until:g}"
+    return [
+        Network(
+            f"omega {omega:g} q {decay:g}{says}",
+            family,
+            "scheduled",
+            knobs={"omega": omega, "decay": decay, "end": end, "until": until},
+        )
+        for omega in omegas
+        for decay in decays
+    ]
+
+
+def learnt(omegas: Sequence[float], gradnorm: Sequence[float] = ()) -> list[Network]:
+    """Weights that training learns, times omega."""
+    by_variance = [
+        Network(f"uncertainty x {omega:g}", "learnt weights", "uncertainty", knobs={"omega": omega})
+        for omega in omegas
+    ]
+    return by_variance + [
+        Network(f"GradNorm x {omega:g}", "learnt weights", "gradnorm", knobs={"omega": omega})
+        for omega in gradnorm
+    ]
+
+
+def replayed(of: Sequence[Network]) -> list[Network]:
+    """The weights that constrained runs of SOURCE_SEED had, step by step."""
+    return [
+        Network(f"weights of {one.name}", "replayed weights", "replayed", fields=one.fields)
+        for one in of
+    ]
+
+
+def noisier(gamma: float, factors: Sequence[float]) -> list[Network]:
+    """Plain training on more noise, and on noise from gamma up to that."""
+    found = []
+    for factor in factors:
+        high = round(gamma * factor, 3)
+        more: Fields = {"train_gamma_low": high, "train_gamma_high": high}
+        found += [
+            Network(f"gamma x {factor:g}", "plain, more noise", fields=more),
+            Network(
+                f"gamma x 1 to {factor:g}", "plain, more noise", fields={"train_gamma_high": high}
+            ),
+        ]
+    return found
+
+
+ALWAYS = [
+    Network(PLAIN, PLAIN),
+    Network("exits on the frozen plain network", "exits on frozen plain", "exits"),
+    Network("a plain network for each depth", "a network for each depth", "cut"),
+]
+
+
+def _base(space: str, setting: str, **fields: Json) -> ArmConfig:
+    """The first run of a setting of a space, with seeds that draw the weights."""
+    found = catalog.find(space).space
+    run = found.run(found.setting(setting), {}, seed=0)
+    return run.with_fields({"model.start_jitter": 0.3, "early_stop": False, **fields})
+
+
+_WEAK = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
+_PILOTS = [
+    *ALWAYS,
+    *supervised((0.001, 0.003, 0.006, 0.01, 0.02, 0.03, 0.05, 0.1), (1.0, 0.7, 0.4)),
+    *supervised(_WEAK, (1.0, 0.6), end=0.0, until=1.0),
+    *supervised(_WEAK, (1.0, 0.6), end=0.0, until=0.5),
+    *supervised((0.03, 0.1, 0.3, 1.0), (1.0, 0.6), end=0.03, until=0.5),
+    *supervised((0.03, 0.1, 0.3, 1.0), (1.0, 0.6), end=0.1, until=0.25),
+    *supervised((0.001, 0.003, 0.01), (1.0, 0.6), end=3.0, until=1.0),
+    *learnt((0.001, 0.003, 0.01, 0.03, 0.1, 1.0)),
+]
+_ALPHAS = (0.03, 0.045, 0.06, 0.07, 0.08, 0.09, 0.1, 0.11, 0.125, 0.14, 0.16, 0.18)
+_CONSTRAINED = [
+    network
+    for detached in (True, False)
+    for dual_lr in (1e-4, 3e-4, 1e-3)
+    for resilience in (0.3, 1.1)
+    for network in constrained(
+        detached=detached, alphas=_ALPHAS[::2], dual_lr=dual_lr, resilience=resilience
+    )
+]
+_REPLAYED = constrained(detached=True, alphas=(0.06, 0.08, 0.1, 0.125))
+
+PED2_SMALL: Fields = {"data.frame_size": 48, "data.patch_size": 8, "eval_windows": 24}
+
+SETTINGS: Mapping[str, Setting] = {
+    "photographs_ut": Setting(
+        says="UT with 5 layers on the built-in photographs, as in the quickstart",
+        base=_base("quickstart", "photographs-ut-L5-g0.15-detached", report_every=1000),
+        networks=[],
+        pilots=[*_PILOTS, *_CONSTRAINED, *replayed(_REPLAYED)],
+    ),
+    "ped2_ut": Setting(
+        says="UT with 5 layers on small frames of UCSD Ped2",
+        base=_base("ped2_ut", "ucsd_ped2-ut-L5-g0.15-detached", report_every=900, **PED2_SMALL),
+        networks=[],
+        pilots=[*_PILOTS, *_CONSTRAINED, *replayed(_REPLAYED)],
+    ),
+}

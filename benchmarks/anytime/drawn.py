@@ -1,0 +1,66 @@
+"""Figure of a setting: families' frontiers, and what a layer is worth."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import fmean
+
+from benchmarks.anytime.judged import LARGEST
+from trainables.plain import Json
+
+STYLES = {  # families, in the order of the legend: colour and mark
+    "plain": ("#000000", "*"),
+    "detached": ("#D55E00", "o"),
+    "Lagrangian": ("#E69F00", "s"),
+    "deep supervision": ("#0072B2", "^"),
+    "deep supervision, scheduled": ("#56B4E9", "v"),
+    "learnt weights": ("#009E73", "D"),
+    "replayed weights": ("#CC79A7", "P"),
+    "exits on frozen plain": ("#999999", "X"),
+    "a network for each depth": ("#666666", "h"),
+}
+MOST = 2 * LARGEST  # beyond it a network is left out: nobody would give up so much
+
+
+def draw(setting: Json, path: Path) -> None:
+    """Write the figure: means over the seeds, relative to plain training's on the same seed."""
+    from matplotlib.figure import Figure
+
+    networks = setting["networks"]
+    plain = networks["plain"]
+    figure = Figure(figsize=(9.6, 4.2), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    for family, (colour, mark) in STYLES.items():
+        own = [n for n in networks.values() if n["family"] == family]
+        points = sorted(
+            (_relative(n["end"], plain["end"]), _relative(n["area"], plain["area"])) for n in own
+        )
+        shown = [point for point in points if point[0] <= MOST]
+        if not shown:
+            continue
+        size = 90 if family == "plain" else 28
+        xs, ys = zip(*((100 * x, 100 * y) for x, y in shown), strict=True)
+        left.scatter(xs, ys, s=size, c=colour, marker=mark, label=family, linewidths=0)
+        usable = [n for n in own if _relative(n["end"], plain["end"]) <= 0.02]
+        if usable:
+            best = min(usable, key=lambda n: fmean(n["area"]))
+            layers = best["layers"][1:]
+            right.plot(range(1, len(layers) + 1), layers, color=colour, marker=mark, ms=5, lw=1.4)
+    left.axvline(0, color="#bbbbbb", lw=0.8, zorder=0)
+    left.set_xlabel("last layer's error over plain training's, in %")
+    left.set_ylabel("mean error of all layers over plain's, in %")
+    left.legend(fontsize=7.5, frameon=False)
+    right.set_xlabel("layer that is read")
+    right.set_ylabel("RMSE, grey levels; least mean within 2 %")
+    right.set_xticks(range(1, len(plain["layers"])))
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(color="#eeeeee", lw=0.6)
+        axes.set_axisbelow(True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, metadata={"Date": None})
+
+
+def _relative(values: list[float], plain: list[float]) -> float:
+    """The mean over seeds of a value over plain training's, less 1."""
+    return fmean(value / base for value, base in zip(values, plain, strict=True)) - 1.0
