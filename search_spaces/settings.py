@@ -52,6 +52,10 @@ class Setting(NamedFields, Plain):
     # setting.
     points: Points = field(default_factory=dict)
 
+    def fixes(self, name: str) -> bool:
+        """True where this field of the run is set here, or by a listed point."""
+        return any(name in fields for fields in (self.fields, *self.points.values()))
+
     def point_name(self, number: int) -> str | None:
         """The name of a listed proposal; None where it is searched."""
         return list(self.points)[number] if number < len(self.points) else None

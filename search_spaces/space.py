@@ -346,12 +346,15 @@ class SearchSpace(NamedFields, StoredPlain):
                     f"{name} is searched in {self.name}, so it cannot be set. --point "
                     f"{name}=VALUE tries a value first; ranges are those of a space file."
                 )
-            listed = (values for s in self.settings for values in s.points.values())
-            if any(name in s.fields for s in self.settings) or any(name in v for v in listed):
+            fixed = [s.name for s in self.settings if s.fixes(name)]
+            if fixed:
                 texts = name == "data.name" and self.base.facts.reads_texts
                 other = " Give other texts with --data hf:NAME." * texts
+                is_part = len(fixed) < len(self.settings)
+                these = f"{len(fixed)} of the {len(self.settings)}" if is_part else "the"
                 raise InvalidValue(
-                    f"{name} is fixed by the settings of {self.name}, so it cannot be set for all "
+                    f"{name} is fixed by {these} settings of {self.name}"
+                    f"{f' (the first is {fixed[0]})' * is_part}, so it cannot be set for all "
                     f"of them; --only keeps some, a space file has its own.{other}"
                 )
         return replace(self, base=self.base.with_fields(values))

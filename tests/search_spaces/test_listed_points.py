@@ -103,9 +103,18 @@ def test_a_wrong_point_fails_where_it_is_written(points: Any, message: str) -> N
 
 
 def test_a_field_that_a_point_sets_cannot_be_set_for_all() -> None:
-    with pytest.raises(InvalidValue, match="steps is fixed by the settings of mine"):
+    with pytest.raises(InvalidValue, match="steps is fixed by 1 of the 2 settings of mine"):
         space(POINTS).with_base({"steps": 10})
     assert space(POINTS).with_base({"batch_size": 4}).base.batch_size == 4
+
+
+def test_a_field_that_some_settings_fix_names_how_many_and_one_of_them() -> None:
+    whole = catalog.find("paper_video_ut").space
+    avenue = "is fixed by 30 of the 45 settings of paper_video_ut .the first is cuhk_avenue-ut-L3-"
+    with pytest.raises(InvalidValue, match=avenue):
+        whole.with_base({"steps": 10})
+    ped2 = catalog.only(whole, ["ucsd_ped2*"])
+    assert ped2.with_base({"steps": 3000}).base.steps == 3000
 
 
 def test_points_are_counted_and_cost_what_their_own_fields_say() -> None:
