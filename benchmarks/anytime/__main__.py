@@ -1,4 +1,4 @@
-"""What a usable answer at every layer costs at the last one: constraints, supervision, rivals.
+"""Comparison of networks that may stop at any layer: constraints, supervision and others.
 
     python -m benchmarks.anytime --kept FOLDER --only ped2_ut --set data.folder=/data/ped2 \
         --also cuhk_avenue=/data/Avenue_Dataset --also photographs=
@@ -67,7 +67,7 @@ def main() -> None:
                 }
                 put(options.out, name, found := judged(setting, by_seed))
                 if options.draw:
-                    draw(found, options.draw / f"anytime_{name}.svg")
+                    draw(found, options.draw / f"{name}.svg")
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ STYLES = {  # families, in the order of the legend: colour and mark
     "learnt weights": ("#009E73", "D"),
     "replayed weights": ("#CC79A7", "P"),
     "exits on frozen plain": ("#999999", "X"),
+    "exits on frozen detached": ("#8B4513", "x"),
     "a network for each depth": ("#666666", "h"),
 }
 MOST = 2 * LARGEST  # beyond it a network is left out: nobody would give up so much
@@ -40,7 +41,9 @@ def draw(setting: Json, path: Path) -> None:
             continue
         size = 90 if family == "plain" else 28
         xs, ys = zip(*((100 * x, 100 * y) for x, y in shown), strict=True)
-        left.scatter(xs, ys, s=size, c=colour, marker=mark, label=family, linewidths=0)
+        left.scatter(
+            xs, ys, s=size, c=colour, marker=mark, label=family, linewidths=1 if mark == "x" else 0
+        )
         usable = [n for n in own if _relative(n["end"], plain["end"]) <= 0.02]
         if usable:
             best = min(usable, key=lambda n: fmean(n["area"]))

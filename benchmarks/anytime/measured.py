@@ -163,7 +163,7 @@ def measured_seed(
         if network.kind == "cut":
             found[network.name] = _cut(this)
         elif network.kind == "exits":
-            found[network.name] = scores(this, _with_exits(this, models["plain"]))
+            found[network.name] = scores(this, _with_exits(this, models[network.of]))
         elif network.name in models:
             found[network.name] = scores(this, models[network.name])
         else:
@@ -178,12 +178,12 @@ def _has_own_noise(network: Network) -> bool:
     return any(name.startswith("train_gamma") for name in network.fields)
 
 
-def _with_exits(seed: Seed, plain: nn.Module) -> nn.Module:
-    """The plain network with exits, trained as long as it was on all inner layers' losses."""
+def _with_exits(seed: Seed, body: nn.Module) -> nn.Module:
+    """A trained network with exits, trained as long as it was on all inner layers' losses."""
     config = seed.config.unconstrained()
     layers, width = config.model.layers, config.data.patch_size**2
     torch.manual_seed(seed.config.seed)
-    model = WithExits(plain, layers, width).to(seed.dtype)
+    model = WithExits(body, layers, width).to(seed.dtype)
     equal = Given(
         scheduled(config.steps, layers, omega=1.0, decay=1.0, end=1.0, until=1.0),
         torch.zeros((), dtype=seed.dtype),

@@ -11,11 +11,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from benchmarks.pages import confirmed, dual_optimizers, leads, paper, searches, statistics, steps
+from benchmarks.pages import (
+    anytime,
+    confirmed,
+    dual_optimizers,
+    leads,
+    paper,
+    searches,
+    statistics,
+    steps,
+)
 from benchmarks.pages.made import Made, rewritten, shown, unaccounted
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES: Mapping[str, Callable[[], Made]] = {
+    "anytime.md": anytime.made,
     "confirmed.md": confirmed.made,
     "dual_optimizers.md": dual_optimizers.made,
     "fusion.md": steps.fused,

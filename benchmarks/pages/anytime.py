@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 
-from benchmarks.anytime.judged import SHOWN
+from benchmarks.anytime.declared import SEEDS
+from benchmarks.anytime.judged import EQUIVALENT, LARGEST, SHOWN
 from benchmarks.pages.made import Made, number, results, table
 from trainables.plain import Json
 
@@ -28,8 +29,10 @@ def made() -> Made:
 
 
 def _facts(found: Json) -> Iterator[str]:
-    for setting in found.values():
-        yield f"{len(setting['seeds'])} fresh seeds"
+    yield f"{SEEDS} fresh seeds"
+    yield f"from 0 to {100 * LARGEST:g} %"
+    yield f"within {100 * EQUIVALENT:g} % of plain training's error"
+    assert all(len(setting["seeds"]) == SEEDS for setting in found.values())
 
 
 def percent(value: float) -> str:

@@ -126,8 +126,8 @@ def occluded(frames: Tensor, fraction: float, generator: torch.Generator) -> Ten
     require_fraction(fraction)
     height, width = frames.shape[-2:]
     side = min(round(math.sqrt(fraction * height * width)), height, width)
-    place = torch.rand(2, generator=generator, device=generator.device).tolist()
-    top, left = (int(at * (size - side)) for at, size in zip(place, (height, width), strict=True))
+    down, right = torch.rand(2, generator=generator, device=generator.device).tolist()
+    top, left = int(down * (height - side)), int(right * (width - side))
     covered = frames.clone()
     covered[..., top : top + side, left : left + side] = 0
     return covered
