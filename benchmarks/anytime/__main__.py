@@ -13,13 +13,15 @@ one seed, and judges nothing. ``--draw`` writes the figures of the settings.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import sys
+from collections.abc import Mapping
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
 
-from benchmarks.anytime.declared import FIRST_SEED, PILOT_SEEDS, SEEDS, SETTINGS
+from benchmarks.anytime.declared import FIRST_SEED, PILOT_SEEDS, SEEDS, SETTINGS, Setting
 from benchmarks.anytime.drawn import draw
 from benchmarks.anytime.judged import judged
 from benchmarks.anytime.measured import scored
@@ -51,6 +53,7 @@ def main() -> None:
         for name in options.only:
             setting, stem = SETTINGS[name], f"{name}-pilot" if options.pilot else name
             files = {seed: options.kept / f"{stem}-{seed}.json" for seed in seeds}
+            of = digest(setting, places, others)
             missing = {seed: file for seed, file in files.items() if not file.exists()}
             running: dict[Future[Json], Path] = {
                 pool.submit(scored, setting, places, others, seed, is_pilot=options.pilot): file
@@ -58,16 +61,30 @@ def main() -> None:
             }
             for done in as_completed(running):
                 half = running[done].with_suffix(".part")
-                half.write_text(json.dumps(done.result()), encoding="utf-8")
+                half.write_text(json.dumps({"of": of, **done.result()}), encoding="utf-8")
                 half.replace(running[done])
                 print(running[done].stem, file=sys.stderr, flush=True)
+            by_seed = {seed: kept(file, of) for seed, file in files.items()}
             if not options.pilot:
-                by_seed = {
-                    seed: json.loads(file.read_text("utf-8")) for seed, file in files.items()
-                }
-                put(options.out, name, found := judged(setting, by_seed))
+                config = setting.base.with_fields(places)
+                put(options.out, name, found := judged(setting, config, by_seed))
                 if options.draw:
                     draw(found, options.draw / f"{name}.svg")
+
+
+def digest(setting: Setting, places: Mapping[str, Json], others: Mapping[str, str]) -> str:
+    """Hash of all that decides a seed's scores, but for the code."""
+    config = setting.base.with_fields(dict(places)).with_fields({"data.folder": None})
+    declared = (config.changed(), setting.networks, setting.pilots, sorted(others))
+    return hashlib.sha256(repr(declared).encode()).hexdigest()[:16]
+
+
+def kept(file: Path, of: str) -> Json:
+    """Scores of a seed, from the folder; SystemExit where they are of other declarations."""
+    scores = json.loads(file.read_text("utf-8"))
+    if scores.pop("of") != of:
+        sys.exit(f"{file} is of other networks or other options: remove it, or give another --kept")
+    return scores
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
 """Declared networks: every family's points, the same on every seed.
 
-Each family that has a strength has as many points as every other, chosen on PILOT_SEEDS and the
-dev split by ``--pilot``, before the first fresh seed.
+Constraints and supervision have twelve points a form, chosen on PILOT_SEEDS and the dev split from
+what ``--pilot`` trains, before the first fresh seed. Learnt weights have nine strengths that no
+pilot chose; replayed weights are of four of the detached points; exits, networks for each depth and
+more noise have one recipe each.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ SEEDS = 10
 PILOT_SEEDS = (0,)
 SOURCE_SEED = 1  # of the constrained runs whose weights are replayed
 PLAIN = "plain"
+NOISIER = "gamma x 1 to 2"  # plain training on more noise, where one network stands for it
 
 
 @dataclass(frozen=True)
@@ -131,6 +134,7 @@ def _base(space: str, setting: str, **fields: Json) -> ArmConfig:
     return run.with_fields({"model.start_jitter": 0.3, "early_stop": False, **fields})
 
 
+_OMEGAS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3)  # of learnt weights
 _WEAK = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 _PILOTS = [
     *ALWAYS,
@@ -140,7 +144,7 @@ _PILOTS = [
     *supervised((0.03, 0.1, 0.3, 1.0), (1.0, 0.6), end=0.03, until=0.5),
     *supervised((0.03, 0.1, 0.3, 1.0), (1.0, 0.6), end=0.1, until=0.25),
     *supervised((0.001, 0.003, 0.01), (1.0, 0.6), end=3.0, until=1.0),
-    *learnt((0.001, 0.003, 0.01, 0.03, 0.1, 1.0)),
+    *learnt(_OMEGAS, _OMEGAS[1:4]),
 ]
 _ALPHAS = (0.03, 0.045, 0.06, 0.07, 0.08, 0.09, 0.1, 0.11, 0.125, 0.14, 0.16, 0.18)
 _CONSTRAINED = [
@@ -179,13 +183,21 @@ def _forms(points: Sequence[tuple[bool, float, float, Sequence[float]]]) -> list
     ]
 
 
-def _both(of: Network) -> list[Network]:
-    """Exits on the frozen constrained network as well."""
-    name, family = f"exits on the frozen {of.name}", "exits on frozen detached"
-    return [*ALWAYS, Network(name, family, "exits", of=of.name)]
-
-
 _MIXED = noisier(0.15, (1.5, 2.0, 3.0))
+
+
+def _beside(networks: Sequence[Network], replays: Sequence[str], frozen: str) -> list[Network]:
+    """Plain networks, exits on the detached network ``frozen``, and the replays by name."""
+    named = {network.name: network for network in networks}
+    exits = Network(
+        f"exits on the frozen {frozen}",
+        "exits on frozen detached",
+        "exits",
+        of=named[frozen].name,
+    )
+    return [*ALWAYS, exits, *replayed([named[name] for name in replays]), *_MIXED]
+
+
 _SHIFTS: Fields = {
     "shifts": ["blur", "brightness", "compression", "occlusion", "salt_and_pepper", "frame_drop"]
 }
@@ -223,7 +235,16 @@ SETTINGS: Mapping[str, Setting] = {
         says="UT with 5 layers on the built-in photographs, as in the quickstart",
         base=_base("quickstart", "photographs-ut-L5-g0.15-detached", report_every=1000, **_SHIFTS),
         networks=[
-            *_both(_OF_PHOTOGRAPHS[2]),
+            *_beside(
+                _OF_PHOTOGRAPHS,
+                [
+                    "detached 0.08 dual_lr 0.001 resilience 0.3",
+                    "detached 0.1 dual_lr 0.001 resilience 0.3",
+                    "detached 0.125 dual_lr 0.001 resilience 1.1",
+                    "detached 0.25 dual_lr 0.0003 resilience 1.1",
+                ],
+                frozen="detached 0.1 dual_lr 0.001 resilience 0.3",
+            ),
             *_OF_PHOTOGRAPHS,
             *supervised((0.001, 0.003, 0.006, 0.01, 0.02), (0.7,)),
             *supervised((0.006,), (0.4,)),
@@ -234,9 +255,7 @@ SETTINGS: Mapping[str, Setting] = {
             *supervised((0.1, 0.3), (0.6,), end=0.0),
             *supervised((0.03, 0.1), (1.0,), end=0.0),
             *supervised((0.1, 0.3), (1.0,), end=0.1, until=0.25),
-            *learnt((0.001, 0.003, 0.01, 0.03), (0.003, 0.01, 0.03)),
-            *replayed([_OF_PHOTOGRAPHS[i] for i in (1, 2, 4, 9)]),
-            *_MIXED,
+            *learnt(_OMEGAS, _OMEGAS[1:4]),
         ],
         pilots=[*_PILOTS, *_CONSTRAINED, *_SECOND, *replayed(_REPLAYED)],
     ),
@@ -251,7 +270,16 @@ SETTINGS: Mapping[str, Setting] = {
             **_SHIFTS,
         ),
         networks=[
-            *_both(_OF_PED2[3]),
+            *_beside(
+                _OF_PED2,
+                [
+                    "detached 0.06 dual_lr 0.001 resilience 0.3",
+                    "detached 0.1 dual_lr 0.001 resilience 0.3",
+                    "detached 0.2 dual_lr 0.0003 resilience 1.1",
+                    "detached 0.3 dual_lr 0.0003 resilience 1.1",
+                ],
+                frozen="detached 0.1 dual_lr 0.001 resilience 0.3",
+            ),
             *_OF_PED2,
             *supervised((0.03, 0.1, 0.3, 1.0), (0.1,)),
             *supervised((0.03, 0.1, 1.0), (0.25,)),
@@ -266,9 +294,7 @@ SETTINGS: Mapping[str, Setting] = {
             *supervised((0.1,), (0.6,), end=0.1, until=0.25),
             *supervised((0.3, 1.0), (0.4,), end=0.1, until=0.25),
             *supervised((0.03,), (0.4,), end=3.0),
-            *learnt((0.001, 0.003, 0.01, 0.03), (0.003, 0.01, 0.03)),
-            *replayed([_OF_PED2[i] for i in (1, 3, 6, 8)]),
-            *_MIXED,
+            *learnt(_OMEGAS, _OMEGAS[1:4]),
         ],
         pilots=[*_PILOTS, *_CONSTRAINED, *_SECOND, *replayed(_REPLAYED)],
     ),

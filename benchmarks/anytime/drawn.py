@@ -32,30 +32,31 @@ def draw(setting: Json, path: Path) -> None:
     figure = Figure(figsize=(9.6, 4.2), layout="constrained")
     left, right = figure.subplots(1, 2)
     for family, (colour, mark) in STYLES.items():
-        own = [n for n in networks.values() if n["family"] == family]
-        points = sorted(
-            (_relative(n["end"], plain["end"]), _relative(n["area"], plain["area"])) for n in own
-        )
-        shown = [point for point in points if point[0] <= MOST]
+        points = [
+            (
+                _relative(n["test end"], plain["test end"]),
+                _relative(n["test area"], plain["test area"]),
+            )
+            for n in networks.values()
+            if n["family"] == family
+        ]
+        shown = [(100 * end, 100 * area) for end, area in points if end <= MOST]
         if not shown:
             continue
         size = 90 if family == "plain" else 28
-        xs, ys = zip(*((100 * x, 100 * y) for x, y in shown), strict=True)
+        edge = 1 if mark == "x" else 0  # a cross is all edge
         left.scatter(
-            xs, ys, s=size, c=colour, marker=mark, label=family, linewidths=1 if mark == "x" else 0
+            *zip(*shown, strict=True), s=size, c=colour, marker=mark, label=family, linewidths=edge
         )
-        usable = [n for n in own if _relative(n["end"], plain["end"]) <= 0.02]
-        if usable:
-            best = min(usable, key=lambda n: fmean(n["area"]))
-            layers = best["layers"][1:]
-            right.plot(range(1, len(layers) + 1), layers, color=colour, marker=mark, ms=5, lw=1.4)
+        layers = setting["layers"][family][1:]
+        right.plot(range(1, len(layers) + 1), layers, color=colour, marker=mark, ms=5, lw=1.4)
     left.axvline(0, color="#bbbbbb", lw=0.8, zorder=0)
     left.set_xlabel("last layer's error over plain training's, in %")
     left.set_ylabel("mean error of all layers over plain's, in %")
     left.legend(fontsize=7.5, frameon=False)
     right.set_xlabel("layer that is read")
-    right.set_ylabel("RMSE, grey levels; least mean within 2 %")
-    right.set_xticks(range(1, len(plain["layers"])))
+    right.set_ylabel("RMSE in grey levels, at an allowance of 1 %")
+    right.set_xticks(range(1, len(setting["layers"]["plain"])))
     for axes in (left, right):
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(color="#eeeeee", lw=0.6)

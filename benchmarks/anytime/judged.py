@@ -1,196 +1,239 @@
 """Verdicts on anytime networks: families as frontiers, seed by seed. Pure.
 
 A network has the metric after every layer. Its *end* is that of the last one, its *area* the mean
-over layers 1 to L. A family is what its networks reach together: at each allowance, the largest
-reduction of the area, as a fraction of plain training's on the same seed, among those whose end is
-worse than plain's by the allowance at most. Its *reach* is the mean of that over allowances from 0
-to LARGEST, which is the hypervolume that its frontier dominates, over the box's width. The unit is
-the seed, and the tests are paired. ``unseen`` puts the last layer's mean error on unseen noise in
-the place of the area.
+over layers 1 to L. At each allowance a family is the network of it that has the least area on the
+dev split, among those whose end there is worse than plain training's by the allowance at most; it
+is scored on the test split, as the reduction of plain training's area on the same seed. A family's
+*reach* is the mean reduction over allowances from 0 to LARGEST, so that neither it nor a comparison
+gains by the number of networks that a maximum is taken over. The unit is the seed, and differences
+are paired. One contrast a setting is primary, PRIMARY; Holm's correction is over all others, and
+over the test conditions of a rival.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 import numpy as np
 
-from benchmarks.anytime.declared import PLAIN, Setting
+from benchmarks.anytime.declared import NOISIER, PLAIN, Setting
 from benchmarks.leads.judged import interval
+from sweep.statistics.multiplicity import holm
+from sweep.statistics.paired import mean_and_error, t_p
 from trainables.config.arm import ArmConfig
 from trainables.config.test_conditions import gamma_key, unseen_gammas
 from trainables.plain import Json
 
 LARGEST = 0.05  # of the end's error: what a user would give up at most
-ALLOWANCES = np.linspace(0.0, LARGEST, 101)
+ALLOWANCES = np.linspace(0.0, LARGEST, 51)
 SHOWN = (0.0, 0.005, 0.01, 0.02, 0.05)
+CHOSEN_AT = 0.01  # the allowance at which one network a family stands for it
+ERROR = 0.05
+EQUIVALENT = 0.01  # of plain training's error: no effect of interest
 CONSTRAINED = ("Lagrangian", "detached")
 SUPERVISED = ("deep supervision", "deep supervision, scheduled")
-ERROR = 0.05
-EQUIVALENT = 0.01  # of plain training's error under a condition: no effect of interest
+PRIMARY = ("constrained", "supervised")
 BUDGETS = (1.5, 2.0, 3.0, 4.0)  # mean layers per sample
+Errors = Mapping[str, Mapping[str, float]]  # end and area, by network
 
 
-@dataclass(frozen=True)
-class Point:
-    """Two errors of a network over plain training's on the same seed."""
+def chosen(names: Sequence[str], dev: Errors, allowance: float) -> str:
+    """The network of the least area within the allowance on dev; plain training, where none is.
 
-    end: float
-    other: float
-
-
-def reductions(points: Iterable[Point], allowances: Sequence[float]) -> list[float]:
-    """The largest reduction of the other error at each allowance of the end's; plain's is 0.
-
-    >>> reductions([Point(1.01, 0.5), Point(1.03, 0.2)], (0.0, 0.02, 0.04))
-    [0.0, 0.5, 0.8]
+    >>> dev = {"plain": {"end": 1, "area": 2}, "a": {"end": 1.1, "area": 1}}
+    >>> chosen(["a"], dev, 0.05), chosen(["a"], dev, 0.2)
+    ('plain', 'a')
     """
-    points = [Point(1.0, 1.0), *points]
-    return [
-        round(1.0 - min(p.other for p in points if p.end <= 1.0 + allowance + 1e-12), 12)
-        for allowance in allowances
-    ]
+    most = dev[PLAIN]["end"] * (1.0 + allowance)
+    within = [name for name in (PLAIN, *names) if dev[name]["end"] <= most or name == PLAIN]
+    return min(within, key=lambda name: dev[name]["area"])
 
 
-def reach(points: Iterable[Point]) -> float:
-    """The mean reduction over allowances from 0 to LARGEST."""
-    return fmean(reductions(points, list(ALLOWANCES)))
+def reduction(errors: Errors, name: str, of: str = "area") -> float:
+    """What a network takes off plain training's error, as a fraction of it; below 0 it is worse."""
+    return 1.0 - errors[name][of] / errors[PLAIN][of]
 
 
-def judged(setting: Setting, by_seed: Mapping[int, Json]) -> Json:
+def reach(names: Sequence[str], dev: Errors, test: Errors) -> float:
+    """The mean reduction of the area on test, over allowances from 0 to LARGEST."""
+    return fmean(reduction(test, chosen(names, dev, allowance)) for allowance in ALLOWANCES)
+
+
+def judged(setting: Setting, config: ArmConfig, by_seed: Mapping[int, Json]) -> Json:
     """What a setting came to: every network's scores, families' frontiers, and their tests."""
-    config = setting.base
     family_of = {network.name: network.family for network in setting.networks}
     families: dict[str, list[str]] = {}
     for name, family in family_of.items():
         families.setdefault(family, []).append(name)
     families["constrained"] = [n for f in CONSTRAINED for n in families.get(f, [])]
     families["supervised"] = [n for f in SUPERVISED for n in families.get(f, [])]
-    errors = {
-        name: {
-            of: [_errors(config, arms[name])[of] for arms in by_seed.values()]
-            for of in ("end", "area", "unseen")
-        }
-        for name in family_of
-    }
+    dev, test = (
+        [
+            {name: _errors(config, scores, split) for name, scores in arms.items()}
+            for arms in by_seed.values()
+        ]
+        for split in ("dev", "test")
+    )
     return {
         "says": setting.says,
-        "base": config.changed(),
+        "base": setting.base.changed(),
         "seeds": list(by_seed),
         "networks": {
             name: {
                 "family": family_of[name],
-                **errors[name],
-                "layers": _mean_layers(config, [arms[name] for arms in by_seed.values()]),
+                **{
+                    f"{split} {of}": [one[name][of] for one in errors]
+                    for split, errors in (("dev", dev), ("test", test))
+                    for of in ("end", "area")
+                },
             }
             for name in family_of
         },
-        "frontiers": {of: _frontiers(families, errors, of) for of in ("area", "unseen")},
+        "frontiers": _frontiers(families, dev, test),
+        "layers": _layers(families, dev, by_seed),
         "adaptive": _adaptive(families, by_seed, config.model.layers),
-        "shifts": _shifts(config, families, by_seed),
+        "conditions": _conditions(config, families, dev, by_seed),
     }
 
 
-def _errors(config: ArmConfig, scores: Json) -> dict[str, float]:
-    by_gamma = scores["by_gamma"]
-    layers = [_error(config, value) for value in by_gamma[gamma_key(config.train_gamma)][1:]]
-    unseen = [_error(config, by_gamma[gamma_key(g)][-1]) for g in unseen_gammas(config)]
-    return {"end": layers[-1], "area": fmean(layers), "unseen": fmean(unseen)}
+def _errors(config: ArmConfig, scores: Json, split: str) -> dict[str, float]:
+    layers = [_error(config, value) for value in scores[split][1:]]
+    return {"end": layers[-1], "area": fmean(layers)}
 
 
 def _error(config: ArmConfig, score: float) -> float:
     return 1.0 - score if config.facts.metric.higher_is_better else score
 
 
-def _mean_layers(config: ArmConfig, scores: Sequence[Json]) -> list[float]:
-    key = gamma_key(config.train_gamma)
-    return [fmean(column) for column in zip(*(one["by_gamma"][key] for one in scores), strict=True)]
-
-
 def _frontiers(
-    families: Mapping[str, Sequence[str]], errors: Mapping[str, Mapping[str, list[float]]], of: str
+    families: Mapping[str, Sequence[str]], dev: Sequence[Errors], test: Sequence[Errors]
 ) -> Json:
-    """Of every family: reductions at the SHOWN allowances and the reach; and differences."""
-    plain = errors[PLAIN]
-    seeds = range(len(plain["end"]))
-    reaches: dict[str, list[float]] = {}
-    shown: dict[str, list[list[float]]] = {}
-    for family, names in families.items():
-        points = [
-            [
-                Point(errors[name]["end"][k] / plain["end"][k], errors[name][of][k] / plain[of][k])
-                for name in names
-            ]
-            for k in seeds
+    """Of every family: reductions and the end's cost at the SHOWN allowances; reach; differences.
+
+    The cost is on test: an allowance is kept on dev.
+    """
+    both = list(zip(dev, test, strict=True))
+    reaches = {f: [reach(names, *one) for one in both] for f, names in families.items()}
+    shown = {
+        family: [
+            {
+                "allowance": allowance,
+                "reduction": fmean(reduction(t, chosen(names, d, allowance)) for d, t in both),
+                "cost": -fmean(reduction(t, chosen(names, d, allowance), "end") for d, t in both),
+            }
+            for allowance in SHOWN
         ]
-        reaches[family] = [reach(one) for one in points]
-        shown[family] = [reductions(one, SHOWN) for one in points]
-    rivals = [f for f in families if f not in (PLAIN, "constrained", *CONSTRAINED)]
+        for family, names in families.items()
+    }
+    sides = [side for side in (PRIMARY[0], *CONSTRAINED) if families.get(side)]
+    rivals = [f for f in families if f not in (PLAIN, "plain, more noise", *sides)]
+    differences = {
+        (side, rival): np.subtract(reaches[side], reaches[rival]).tolist()
+        for side in sides
+        for rival in rivals
+    }
+    primary = decided({PRIMARY: differences.pop(PRIMARY)})
     return {
         "reach": {family: interval(values) for family, values in reaches.items()},
-        "at": {family: np.mean(rows, axis=0).tolist() for family, rows in shown.items()},
-        "against": {
-            side: {
-                rival: _decided(np.subtract(reaches[side], reaches[rival]).tolist())
-                for rival in rivals
-            }
-            for side in ("constrained", *CONSTRAINED)
-            if families.get(side)
-        },
+        "shown": shown,
+        "against": [
+            {"side": side, "rival": rival, **of}
+            for (side, rival), of in {**primary, **decided(differences)}.items()
+        ],
     }
 
 
-def _shifts(
-    config: ArmConfig, families: Mapping[str, Sequence[str]], by_seed: Mapping[int, Json]
-) -> Json:
-    """Under every other condition: the constraint's reach less each rival's, and the outcome."""
-    conditions = list(next(iter(by_seed.values()))[PLAIN]["shifts"])
-    found: dict[str, Json] = {}
-    for condition in conditions:
-        reaches: dict[str, list[float]] = {}
-        for arms in by_seed.values():
-            plain = (
-                _errors(config, arms[PLAIN])["end"],
-                _error(config, arms[PLAIN]["shifts"][condition]),
-            )
-            for family, names in families.items():
-                points = [
-                    Point(
-                        _errors(config, arms[name])["end"] / plain[0],
-                        _error(config, arms[name]["shifts"][condition]) / plain[1],
-                    )
-                    for name in names
-                ]
-                reaches.setdefault(family, []).append(reach(points))
-        found[condition] = {
-            rival: _decided(np.subtract(reaches["constrained"], reaches[rival]).tolist())
-            for rival in (PLAIN, "plain, more noise", "supervised")
-            if rival in reaches
-        }
+def decided(differences: Mapping[tuple[str, str], Sequence[float]]) -> dict[tuple[str, str], Json]:
+    """Intervals with p and outcomes, by Holm over all that are given.
+
+    p is the larger one of the paired t test's and of sign flips'. Better or worse at ERROR;
+    equivalent where the 95 % interval lies within EQUIVALENT of 0; else undecided.
+    """
+    found = {of: interval(values) for of, values in differences.items()}
+    if any("interval" not in one for one in found.values()):
+        return {of: {**one, "outcome": "too few seeds"} for of, one in found.items()}
+    raw = [
+        max(one["sign_flip_p"], float(t_p(*mean_and_error(np.array(values)), len(values))))
+        for one, values in zip(found.values(), differences.values(), strict=True)
+    ]
+    adjusted = holm(np.array(raw))
+    for one, p in zip(found.values(), adjusted.tolist(), strict=True):
+        low, high = one["interval"]
+        one["p"] = p
+        if p <= ERROR:
+            one["outcome"] = "better" if one["mean"] > 0 else "worse"
+        else:
+            is_equivalent = low > -EQUIVALENT and high < EQUIVALENT
+            one["outcome"] = "equivalent" if is_equivalent else "undecided"
     return found
 
 
-def _decided(differences_K: Sequence[float]) -> Json:
-    """An interval with its outcome: better, worse, equivalent (within EQUIVALENT) or undecided."""
-    found = interval(differences_K)
-    if "interval" not in found:
-        return {**found, "mean": fmean(differences_K), "outcome": "undecided"}
-    low, high = found["interval"]
-    agrees = found["sign_flip_p"] <= ERROR
-    if agrees and low > 0:
-        return {**found, "outcome": "better"}
-    if agrees and high < 0:
-        return {**found, "outcome": "worse"}
-    is_equivalent = low > -EQUIVALENT and high < EQUIVALENT
-    return {**found, "outcome": "equivalent" if is_equivalent else "undecided"}
+def _layers(
+    families: Mapping[str, Sequence[str]],
+    dev: Sequence[Errors],
+    by_seed: Mapping[int, Json],
+) -> Json:
+    """The metric on test after every layer, of each family's network at CHOSEN_AT."""
+    found = {}
+    for family, names in families.items():
+        rows = [
+            arms[chosen(names, one, CHOSEN_AT)]["test"]
+            for one, arms in zip(dev, by_seed.values(), strict=True)
+        ]
+        found[family] = [fmean(column) for column in zip(*rows, strict=True)]
+    return found
+
+
+def _conditions(
+    config: ArmConfig,
+    families: Mapping[str, Sequence[str]],
+    dev: Sequence[Errors],
+    by_seed: Mapping[int, Json],
+) -> Json:
+    """Under every other condition: the constrained network's error less each rival's.
+
+    Each family stands with its network at CHOSEN_AT; more noise with NOISIER. Differences are
+    fractions of plain training's error there, above 0 where the constrained network is better.
+    """
+    arms_of = list(by_seed.values())
+    keys = [gamma_key(gamma) for gamma in unseen_gammas(config)]
+    errors: dict[str, list[dict[str, float]]] = {}  # by condition, of every seed
+    for arms in arms_of:
+        for condition in arms[PLAIN]["shifts"]:
+            errors.setdefault(condition, []).append(
+                {n: _error(config, one["shifts"][condition]) for n, one in arms.items()}
+            )
+        if keys:
+            errors.setdefault("unseen noise", []).append(
+                {
+                    n: fmean(_error(config, one["by_gamma"][key][-1]) for key in keys)
+                    for n, one in arms.items()
+                }
+            )
+    names = {
+        family: [chosen(families[family], one, CHOSEN_AT) for one in dev] for family in PRIMARY
+    } | {PLAIN: [PLAIN] * len(dev), NOISIER: [NOISIER] * len(dev)}
+    tested: dict[str, Json] = {}
+    for rival in (PLAIN, PRIMARY[1], NOISIER):
+        if any(name not in arms for arms, name in zip(arms_of, names[rival], strict=True)):
+            continue
+        of_rival = {
+            (condition, rival): [
+                (one[theirs] - one[ours]) / one[PLAIN]
+                for one, ours, theirs in zip(of, names[PRIMARY[0]], names[rival], strict=True)
+            ]
+            for condition, of in errors.items()
+        }
+        for (condition, _), outcome in decided(of_rival).items():
+            tested.setdefault(condition, {})[rival] = outcome
+    return tested
 
 
 def _adaptive(
     families: Mapping[str, Sequence[str]], by_seed: Mapping[int, Json], layers: int
 ) -> Json:
-    """Of every family and budget: depth and score where the threshold was chosen on dev."""
+    """Of every family and budget: depth and score where network and threshold are chosen on dev."""
     found: dict[str, Json] = {}
     for family, names in families.items():
         with_curves = [n for n in names if "adaptive" in next(iter(by_seed.values()))[n]]
@@ -198,7 +241,7 @@ def _adaptive(
             continue
         budgets = [budget for budget in BUDGETS if budget < layers]
         rows = [
-            [_chosen({n: arms[n]["adaptive"] for n in with_curves}, budget) for budget in budgets]
+            [_stopped({n: arms[n]["adaptive"] for n in with_curves}, budget) for budget in budgets]
             for arms in by_seed.values()
         ]
         found[family] = [
@@ -213,10 +256,10 @@ def _adaptive(
     return found
 
 
-def _chosen(curves: Mapping[str, Json], budget: float) -> tuple[float, float, float]:
+def _stopped(curves: Mapping[str, Json], budget: float) -> tuple[float, float, float]:
     """Mean layers and score on test of the best on dev within a budget; and of all at one depth.
 
-    RMSE: the least score is the best.
+    Of RMSE: the least score is the best.
     """
     tries = [
         (curve["dev"]["score"][i], name, i)

@@ -201,26 +201,24 @@ def _cut(seed: Seed) -> Json:
         train([training := Training(config, seed.task, model, seed.own(config))])
         ends.append(scores(seed, training.evaluated, adaptive=False))
     whole = ends[-1]
-    by_gamma = {
-        gamma: [layers[0], *(end["by_gamma"][gamma][-1] for end in ends)]
-        for gamma, layers in whole["by_gamma"].items()
+    by_depth = {
+        split: [whole[split][0], *(end[split][-1] for end in ends)] for split in ("dev", seed.split)
     }
-    return {**whole, "by_gamma": by_gamma}
+    return {**whole, **by_depth}
 
 
 def scores(seed: Seed, model: nn.Module, *, adaptive: bool = True) -> dict[str, Json]:
-    """The metric of every layer at the train gamma and on unseen noise; the last one's elsewhere.
+    """The metric of every layer at the train gamma, on dev as well, and on unseen noise.
 
-    Elsewhere: under the run's shifts, and on other data sets at the train gamma. With ``adaptive``
-    also what stopping early per sample gives.
+    And of the last one under the run's shifts, and on other data sets at the train gamma. With
+    ``adaptive`` also what stopping early per sample gives.
     """
     config, task = seed.config, seed.task
     draws = config.eval_draws
-    by_gamma = {}
-    for gamma in (config.train_gamma, *unseen_gammas(config)):
-        count = draws if gamma == config.train_gamma else config.score_draws
-        found = measure(model, task, seed.split, gamma, count, score_draws=count)
-        by_gamma[gamma_key(gamma)] = found.metrics(task)
+    by_gamma = {
+        gamma_key(gamma): measure(model, task, seed.split, gamma, 1).metrics(task)
+        for gamma in unseen_gammas(config)
+    }
     shifts = {
         f"{shift} {severity:g}": measure_shifted(model, task, shift, severity, seed.split).metrics(
             task
@@ -232,6 +230,9 @@ def scores(seed: Seed, model: nn.Module, *, adaptive: bool = True) -> dict[str, 
         found = measure(model, other, seed.split, config.train_gamma, 1)
         shifts[name] = found.metrics(other)[-1]
     result: dict[str, Json] = {"by_gamma": by_gamma, "shifts": shifts}
+    for split in ("dev", seed.split):
+        found = measure(model, task, split, config.train_gamma, draws, score_draws=draws)
+        result[split] = found.metrics(task)
     if adaptive:
         result["adaptive"] = {
             split: exits(*per_sample(model, task, split, config.train_gamma), task)

@@ -1,12 +1,13 @@
 """Other setters of layer weights: schedules, learnt ones, and those of a constrained run.
 
-All have w_L = 1 and w_0 = 0. They follow the product's ``Weighting``, so that a network with
-them is trained as every other one. Weights are of losses over f_c, the constant prediction's.
+Schedules and learnt weights have w_L = 1 and w_0 = 0; a constrained run's have what its multipliers
+gave. They follow the product's ``Weighting``, so that a network with them is trained as every other
+one. Weights are of losses over f_c, the constant prediction's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import cast
 
 import numpy as np
@@ -16,13 +17,12 @@ from torch import Tensor, nn
 
 from trainables.config.arm import ArmConfig
 from trainables.layer_losses import layer_losses
-from trainables.primal_dual.lagrangian import PrimalDual
-from trainables.primal_dual.schedule import lr_factor
 from trainables.primal_dual.weighting import Weighting
 from trainables.tasks.base import Task
 from trainables.training import Training
 
 Floats = NDArray[np.float64]
+LEARNING_RATE = 0.03  # of learnt weights: at the networks' own they would not arrive within a run
 
 
 class Given(Weighting):
@@ -66,9 +66,8 @@ def scheduled(
 class Uncertainty(Weighting):
     """Layers weighted by learnt variances (Kendall et al. 2018, arXiv 1705.07115).
 
-    The objective sum_l exp(-s_l) f_l + s_l is stepped in s by Adam at the primal learning rate,
-    from s = 0; here with w_l = ``omega`` exp(-s_l) / exp(-s_L), so that the last loss keeps its
-    weight.
+    The objective sum_l exp(-s_l) f_l + s_l is stepped in s by Adam at a constant LEARNING_RATE from
+    s = 0; here with w_l = ``omega`` exp(-s_l) / exp(-s_L), so that the last loss keeps its weight.
     """
 
     watches_layers = True
@@ -76,7 +75,7 @@ class Uncertainty(Weighting):
     def __init__(self, config: ArmConfig, like: Tensor, omega: float) -> None:
         """Start with all variances at 1."""
         self._log_variances_L = torch.zeros(config.model.layers).to(like).requires_grad_()
-        self._adam = torch.optim.Adam([self._log_variances_L], lr=config.primal_lr)
+        self._adam = torch.optim.Adam([self._log_variances_L], lr=LEARNING_RATE)
         self._omega = omega
 
     def is_plain(self, step: int) -> bool:
@@ -134,7 +133,7 @@ class GradNorm(Training):
 
     Chen et al. 2018, arXiv 1711.02257: weights v_l of layers 1..L follow the L1 distance of
     v_l |grad f_l| from its mean over layers times (relative inverse rate)^asymmetry, by Adam at
-    the primal learning rate, and are scaled to sum to L. Here the objective is
+    a constant LEARNING_RATE, and are scaled to sum to L. Here the objective is
     f_L + ``omega`` sum_(l < L) v_l / v_L f_l: the last loss keeps its weight. The shared
     parameters are those of the first layer, the only ones that every loss depends on.
     """
@@ -153,7 +152,7 @@ class GradNorm(Training):
         super().__init__(config, task, model, weighting)
         self._shared = list(cast(nn.ModuleList, model.layers)[0].parameters())
         self._raw_L = torch.ones(config.model.layers).to(self.parameters[0]).requires_grad_()
-        self._adam = torch.optim.Adam([self._raw_L], lr=config.primal_lr)
+        self._adam = torch.optim.Adam([self._raw_L], lr=LEARNING_RATE)
         self._first_L: Tensor | None = None
         self._omega, self._asymmetry = omega, asymmetry
 
@@ -172,9 +171,6 @@ class GradNorm(Training):
         weighted_L = self._raw_L.detach() * norms_L
         target_L = weighted_L.mean() * (rates_L / rates_L.mean()) ** self._asymmetry
         self._raw_L.grad = torch.sign(weighted_L - target_L) * norms_L
-        self._adam.param_groups[0]["lr"] = self.config.primal_lr * lr_factor(
-            step, self.config.steps, self.config.decay_fraction
-        )
         self._adam.step()
         with torch.no_grad():
             self._raw_L.clamp_(min=1e-4)
@@ -222,11 +218,3 @@ class _Exit(nn.Module):
         hidden = torch.nn.functional.gelu(self.hidden(x_BTP))
         out: Tensor = x_BTP + self.linear(x_BTP) + self.out(hidden)
         return out
-
-
-OwnTraining = Callable[[ArmConfig, Task, nn.Module, Weighting], Training]
-
-
-def own_weights(weighting: Weighting) -> bool:
-    """True of a run whose multipliers set its weights."""
-    return isinstance(weighting, PrimalDual)

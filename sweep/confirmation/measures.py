@@ -83,7 +83,10 @@ def layer_scores(config: ArmConfig, evaluation: Evaluation) -> list[float]:
     factor = root_factor(evaluation)
     if factor is None:
         return []
-    return [factor * math.sqrt(loss) for loss in evaluation.held_out_losses()[1:]]
+    # Of the scored draws where the train gamma is a test gamma: then the last one is its score.
+    key = gamma_key(config.train_gamma)
+    losses = evaluation.layer_losses_by_gamma.get(key) or evaluation.held_out_losses()
+    return [factor * math.sqrt(loss) for loss in losses[1:]]
 
 
 def root_factor(evaluation: Evaluation) -> float | None:

@@ -17,11 +17,11 @@ from sweep.confirmation.plan import CONSTRAINED, Measure
 from sweep.confirmation.summary import OverUnits, UnitCounts, Variance
 from sweep.statistics.paired import Floats
 from sweep.statistics.two_sources import crossed_bootstrap, group_parts, variance_components
-from trainables.config.test_conditions import unseen_gammas
+from trainables.config.test_conditions import family_of, seen_gammas, unseen_gammas
 from trainables.primal_dual.certificate import clusters_of
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
-from trainables.records.unit_scores import at_gamma
+from trainables.records.unit_scores import at_gamma, under_shift
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ Read = Callable[[str], UnitMeans | None]  # by signature; None: not stored
 
 def reader(objects: ObjectStore, arms: SettingArms, measure: Measure) -> Read:
     """Reads unit scores of a setting's arms at the conditions of a measure, each arm once."""
-    conditions = _conditions(arms, measure)
+    conditions = conditions_of(arms, measure)
     store = ArmStore(objects)
 
     @cache
@@ -86,16 +86,23 @@ def reader(objects: ObjectStore, arms: SettingArms, measure: Measure) -> Read:
     return read
 
 
-def _conditions(arms: SettingArms, measure: Measure) -> list[tuple[str, int | None]]:
+def conditions_of(arms: SettingArms, measure: Measure) -> list[tuple[str, int | None]]:
     """Conditions of a measure, each with its layer; None: the last. None at all: not by unit."""
     config = arms.config
     if measure == "anytime_mean":
         layers = _layers(arms)
         return [(at_gamma(config.train_gamma), layer) for layer in range(1, layers + 1)]
+    if measure == "shift_mean":
+        shifts = [(shift, family_of(shift).severities) for shift in config.shifts]
+        return [(under_shift(shift, s), None) for shift, severities in shifts for s in severities]
+    gammas: Sequence[float] = ()  # an area is no mean
     if measure == "unseen_mean":
-        return [(at_gamma(gamma), None) for gamma in unseen_gammas(config)]
-    every = config.test_gammas if measure == "mean_over_gammas" else ()
-    return [(at_gamma(gamma), None) for gamma in every]
+        gammas = unseen_gammas(config)
+    elif measure == "seen_mean":
+        gammas = seen_gammas(config)
+    elif measure == "mean_over_gammas":
+        gammas = config.test_gammas
+    return [(at_gamma(gamma), None) for gamma in gammas]
 
 
 def _layers(arms: SettingArms) -> int:
@@ -183,7 +190,7 @@ def _constant(
         return None
     # Noise does not change what is constant, and the train gamma may be no test gamma.
     score = next(iter(reference.constant_scores.values()))
-    scores_C = np.full(len(_conditions(arms, measure)), score)
+    scores_C = np.full(len(conditions_of(arms, measure)), score)
     means_C = scores_C if factor is None else (scores_C / factor) ** 2
     return replace(like, means_CU=np.repeat(means_C[:, None], len(like.names), axis=1))
 

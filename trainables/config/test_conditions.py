@@ -29,14 +29,15 @@ class Family:
 
 
 # Of videos: chosen on clean frames, no model involved, so that the disturbance alone is about as
-# large as that of gamma 0.1, 0.25 and 0.5 (figures: decision on severities of shifts). Whoever
+# large as that of gamma 0.1, 0.25 and 0.5, or less where the strongest does not reach it
+# (figures: decision on severities of shifts). Whoever
 # changes a grid raises TRAINING_VERSION: stored scores under two grids are not to be averaged.
 VIDEO_FAMILIES: Mapping[str, Family] = {
     "blur": Family((0.5, 2.0, 5.0), "Gaussian blur, std in percent of the frame's side"),
     "salt_and_pepper": Family((0.001, 0.006, 0.025), "fraction of pixels that turn black or white"),
     "frame_drop": Family((0.2, 0.5, 0.8), "fraction of frames lost, each shown as the one before"),
     "brightness": Family((0.1, 0.25, 0.5), "added to every pixel, in std of the clean pixels"),
-    "compression": Family((60.0, 90.0, 98.0), "JPEG, percent of its quality lost"),
+    "compression": Family((60.0, 90.0, 98.0), "100 less the JPEG quality"),
     "occlusion": Family((0.002, 0.01, 0.03), "fraction of the frame under a black square"),
 }
 # Of texts: round shares, fixed before any run (docs/decisions/0028).

@@ -36,8 +36,8 @@ def gaussian(inputs: Tensor, sigma: float | Tensor, generator: torch.Generator) 
 #
 # A shift disturbs frames *in addition to* the Gaussian noise of training, in the order of a camera
 # (docs/decisions/0028): blur, light and what covers the lens reach the sensor, so they come before
-# its noise; lost pixels and lost frames come after. Compression comes before it as well: of a video
-# that was stored, and is then sent. A severity of 0 changes nothing.
+# its noise; lost pixels and lost frames come after. Compression comes before it as well, as of a
+# stored video that is sent later. A severity of 0 changes nothing.
 
 
 def before_noise(
@@ -107,7 +107,10 @@ def _blur_matrix(size: int, sigma: float) -> Tensor:
 
 
 def compressed(frames: Tensor, lost: float) -> Tensor:
-    """Frames [T, H, W] in [0, 1], each as read from a JPEG of quality 100 - ``lost``."""
+    """Frames [T, H, W] in [0, 1] on the CPU, each as read from a JPEG of quality 100 - ``lost``.
+
+    Qualities are whole numbers; ``lost`` is rounded to one.
+    """
     require(lost <= 100, "severity", lost, "at most 100")
     if lost == 0:
         return frames
@@ -122,12 +125,17 @@ def compressed(frames: Tensor, lost: float) -> Tensor:
 
 
 def occluded(frames: Tensor, fraction: float, generator: torch.Generator) -> Tensor:
-    """Frames [T, H, W] with a black square over ``fraction`` of each, at one place in all."""
+    """Frames [T, H, W] with a black square over about ``fraction`` of each, at one place in all.
+
+    Its side is a whole number of pixels, 1 or more.
+    """
     require_fraction(fraction)
+    if fraction == 0:
+        return frames
     height, width = frames.shape[-2:]
-    side = min(round(math.sqrt(fraction * height * width)), height, width)
+    side = min(max(round(math.sqrt(fraction * height * width)), 1), height, width)
     down, right = torch.rand(2, generator=generator, device=generator.device).tolist()
-    top, left = int(down * (height - side)), int(right * (width - side))
+    top, left = int(down * (height - side + 1)), int(right * (width - side + 1))
     covered = frames.clone()
     covered[..., top : top + side, left : left + side] = 0
     return covered

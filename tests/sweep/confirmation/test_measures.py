@@ -8,17 +8,25 @@ from statistics import fmean
 import numpy as np
 import pytest
 
-from sweep.confirmation.arms import read_arms
+from sweep.confirmation.arms import SettingArms, read_arms
 from sweep.confirmation.measures import constant_of, layer_scores, measures_of, planned_measure
-from sweep.confirmation.units import reader
+from sweep.confirmation.plan import Measure
+from sweep.confirmation.units import conditions_of, reader
 from tests.support import confirmations as hand
 from tests.support.records import finished
 from tests.support.sweeps import SPACE
 from tests.support.training.text_records import TEXT
+from trainables.config.test_conditions import (
+    VIDEO_FAMILIES,
+    gamma_key,
+    seen_gammas,
+    unseen_gammas,
+)
 from trainables.errors import Misuse
 from trainables.records.arms import ArmStore
 from trainables.records.evaluation import Evaluation
 from trainables.records.objects import ObjectStore
+from trainables.records.unit_scores import at_gamma, under_shift
 
 LOSSES = [0.9, 0.4, 0.16, 0.09]  # of the input and three layers
 
@@ -79,6 +87,34 @@ def test_units_have_the_losses_of_every_layer(objects: ObjectStore) -> None:
     assert stored is not None
     condition = f"gamma {arms.config.train_gamma:.2f}"
     np.testing.assert_array_equal(means.means_CU, stored.losses_UF[condition][:, 1:].T)
+
+
+def test_units_have_the_conditions_of_the_measure_that_is_tested(objects: ObjectStore) -> None:
+    space = SPACE.with_base({"shifts": ["blur", "occlusion"]})
+    config = space.run(space.settings[0], {}, seed=0)
+    arms = SettingArms.__new__(SettingArms)  # only its configuration is read
+    object.__setattr__(arms, "config", config)
+    last: dict[Measure, list[str]] = {
+        "seen_mean": [at_gamma(g) for g in seen_gammas(config)],
+        "unseen_mean": [at_gamma(g) for g in unseen_gammas(config)],
+        "mean_over_gammas": [at_gamma(g) for g in config.test_gammas],
+        "shift_mean": [
+            under_shift(shift, severity)
+            for shift in ("blur", "occlusion")
+            for severity in VIDEO_FAMILIES[shift].severities
+        ],
+        "ood_auc": [],
+    }
+    for measure, names in last.items():
+        assert conditions_of(arms, measure) == [(name, None) for name in names]
+
+
+def test_layers_are_read_off_the_draws_that_scores_are_of() -> None:
+    config = SPACE.run(SPACE.settings[0], {}, seed=0)
+    key = gamma_key(config.train_gamma)
+    scored = [0.9, 0.5, 0.25, 0.16]
+    evaluation = evaluation_of(scores={key: hand.GREY * 0.4}, layer_losses_by_gamma={key: scored})
+    assert layer_scores(config, evaluation)[-1] == pytest.approx(evaluation.scores[key])
 
 
 def test_what_no_setting_can_be_measured_by_is_refused() -> None:
