@@ -248,7 +248,7 @@ def test_a_field_at_its_default_is_not_in_the_signature() -> None:
         ({**TEXT, "shifts": ["blur"]}, "shifts must be without 'blur' in text_classification"),
         (
             {"shifts": ["typos"]},
-            "it takes frame_drop, blur, salt_and_pepper, brightness, compr",
+            "it takes blur, salt_and_pepper, brightness, compression, occlusion, frame_drop",
         ),
         ({"data.max_length": 64}, "data.max_length must be left at 256 in video_denoising"),
         ({"model.pooling": "mean"}, "pooling must be left at None for ut"),
