@@ -147,7 +147,7 @@ def test_leads_runs(real_data: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_anytime_runs(tmp_path: Path) -> None:
     out, figures = tmp_path / "anytime.json", tmp_path / "figures"
-    short = "data.frame_size=24,data.patch_size=8,data.frames=3,steps=2,report_every=2,shifts=[]"
+    short = "data.frame_size=24,data.patch_size=8,data.frames=3,steps=8,report_every=8,shifts=[]"
     words = ["--only", "photographs_ut", "--seeds", "2", "--kept", str(tmp_path / "kept")]
     words += ["--set", short, "--out", str(out), "--draw", str(figures)]
     subprocess.run([sys.executable, "-m", "benchmarks.anytime", *words], cwd=ROOT, check=True)
