@@ -7,10 +7,12 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import benchmarks.anytime.__main__ as anytime
 from benchmarks.imitated.arms import definition
 from benchmarks.pages.paper import ARMS
 
@@ -145,15 +147,28 @@ def test_leads_runs(real_data: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_anytime_runs(tmp_path: Path) -> None:
+def test_anytime_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its command with the first networks of every method: they go on where they were."""
     out, figures = tmp_path / "anytime.json", tmp_path / "figures"
-    short = "data.frame_size=24,data.patch_size=8,data.frames=3,steps=8,report_every=8,shifts=[]"
+    whole = anytime.SETTINGS["photographs_ut"]
+    first = {network.family: network.name for network in reversed(whole.networks)}
+    kept = {*first.values(), *(network.of for network in whole.networks)}
+    few = replace(whole, networks=[n for n in whole.networks if n.name in kept], pilots=[])
+    monkeypatch.setitem(anytime.SETTINGS, "photographs_ut", few)  # type: ignore[arg-type]
+    short = "data.frame_size=24,data.max_clips=4,steps=8,report_every=8,shifts=[],eval_draws=1"
     words = ["--only", "photographs_ut", "--seeds", "2", "--kept", str(tmp_path / "kept")]
     words += ["--set", short, "--out", str(out), "--draw", str(figures)]
-    subprocess.run([sys.executable, "-m", "benchmarks.anytime", *words], cwd=ROOT, check=True)
+    monkeypatch.setattr(sys, "argv", ["anytime", *words])
+    anytime.main()
     found = json.loads(out.read_text("utf-8"))["photographs_ut"]
     assert len(found["seeds"]) == 2
     assert (figures / "photographs_ut.svg").stat().st_size > 0
+    out.unlink()
+    anytime.main()
+    assert json.loads(out.read_text("utf-8"))["photographs_ut"] == found
+    monkeypatch.setattr(sys, "argv", ["anytime", *words, "--set", "steps=9,report_every=9"])
+    with pytest.raises(SystemExit, match="is of other networks or other options"):
+        anytime.main()
 
 
 @pytest.mark.slow
