@@ -8,13 +8,14 @@ import re
 import shutil
 import subprocess
 import sys
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.code_figures import ROOT, listed_files
-from tests.support.stamps import READ, Stamps
+from tests.support.stamps import OF_ALL, READ, Stamps
 
 STORY = """
 import pathlib, pytest
@@ -32,7 +33,7 @@ def test_always():
 def test_fast():
     pass
 """
-OTHER = "import pytest\n@pytest.mark.slow\ndef test_other(): {}\n"
+OTHER = "import benchmarks\nimport pytest\n@pytest.mark.slow\ndef test_other(): {}\n"
 BOTH = {"tests/test_story.py", "tests/test_other.py"}
 
 
@@ -43,6 +44,7 @@ def write_repository(folder: Path) -> None:
         "tests/test_story.py": STORY,
         "tests/test_other.py": OTHER.format("pass"),
         "docs/page.md": "# A page\n",
+        "benchmarks/__init__.py": "",
         ".gitignore": "__pycache__\n.pytest_cache\n",
         "pytest.ini": "[pytest]\nmarkers =\n    slow\n    always\n",
         ".ci/run": "",
@@ -153,6 +155,8 @@ def test_two_processes_write_and_use_the_same(stamped: Path) -> None:
         ("docs/plugins.md", set()),
         ("tests/test_story.py", {"tests/test_other.py"}),
         ("tests/deeper/test_new.py", BOTH),
+        ("benchmarks/speed.py", {"tests/test_story.py"}),
+        ("benchmarks/imitated/arms.py", set()),
         ("docs/page.md", BOTH),
         ("sweep/__pycache__/product.pyc", BOTH),  # git ignores it
     ],
@@ -234,6 +238,23 @@ def test_pages_that_stories_or_their_support_read_are_covered() -> None:
         for page in re.findall(r'/ "docs(?:/|" / ")([\w-]+\.md)"', text)
     }
     assert read == set(READ)
+
+
+def test_benchmarks_that_shared_test_code_imports_are_covered_by_all() -> None:
+    modules = {str(f): (ROOT / f).read_text() for f in listed_files() if f.suffix == ".py"}
+    shared = [f for f in modules if f.startswith("tests/") and "/test_" not in f]
+    reached: set[str] = set()
+    ahead = {f for f in shared if "benchmarks" in modules[f]}
+    while ahead:
+        imported = {
+            f"{name.replace('.', '/')}.py"
+            for f in ahead
+            for name in re.findall(r"^\s*(?:from|import) (benchmarks[\w.]*)", modules[f], re.M)
+        }
+        ahead = (imported & set(modules)) - reached
+        reached |= ahead
+    assert "benchmarks/landscape/landscape.py" in reached
+    assert {f for f in reached if not any(fnmatch(f, of) for of in OF_ALL)} == set()
 
 
 def test_the_stages_of_this_project_use_them() -> None:
