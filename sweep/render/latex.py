@@ -26,6 +26,7 @@ from sweep.render.table import Table, note_texts
 
 PACKAGES = "booktabs"
 LINES = 44  # of a column of text, for the rows and notes of one float
+FLOATS = 18  # that wait for a page before LaTeX is told to place them: old versions hold no more
 _GAP_PT = 4.0  # between columns
 
 
@@ -77,7 +78,7 @@ def to_latex(table: Table, sweep: str) -> str:
             outside = [r"\begingroup\footnotesize\raggedright", *notes, r"\endgroup"]
             lines += [*below, r"\end{table}"] if fits else [r"\end{table}", *outside]
         else:
-            lines += [r"\end{table}"]
+            lines += [r"\end{table}"] + [r"\clearpage"] * (number % FLOATS == 0)
     return "\n".join([*lines, ""])
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from search_spaces.space import Setting
 from sweep.confirmation.stages import files_of
-from sweep.render.latex import LINES, to_latex
+from sweep.render.latex import FLOATS, LINES, to_latex
 from sweep.render.table import Bold, Table
 from sweep.results.best import best_summaries
 from sweep.results.export import sweep_tables
@@ -161,6 +161,18 @@ def test_every_row_stands_in_one_float_of_a_columns_height(lines: int) -> None:
     labels = re.findall(r"\\label\{(.*?)\}", text)
     assert len(set(labels)) == len(labels)
     assert text.count("A note.") == 1
+
+
+@needs_latex
+@pytest.mark.parametrize("rows", [100, 3000])
+def test_floats_are_placed_before_more_wait_than_latex_holds(tmp_path: Path, rows: int) -> None:
+    text = to_latex(wide(2, lines=rows), "mine")
+    waiting = [part.count(r"\begin{table}") for part in text.split(r"\clearpage")]
+    assert (len(waiting) > 1) == (rows == 3000)
+    assert all(count == FLOATS for count in waiting[:-1])
+    assert 1 <= waiting[-1] <= FLOATS
+    if rows == 3000:
+        compiled(tmp_path, [text], "article")
 
 
 @needs_latex
