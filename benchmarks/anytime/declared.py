@@ -52,7 +52,7 @@ def constrained(*, detached: bool, alphas: Sequence[float], **fields: Json) -> l
     """The constraint at several alphas; ``fields`` are of the constraint."""
     family = "detached" if detached else "Lagrangian"
     given = {f"constraint.{name}": value for name, value in fields.items()}
-    says = "".join(f" {name} {value:g}" for name, value in fields.items())
+    says = "".join(f" {n} {v:g}" if isinstance(v, float) else f" {v}" for n, v in fields.items())
     return [
         Network(
             f"{family} {alpha:g}{says}",
@@ -230,6 +230,33 @@ _OF_PED2 = _forms(
     ]
 )
 
+_DUST_PILOTS = [
+    network
+    for detached in (True, False)
+    for reference in (1.0, 0.25, 0.06, 0.02)
+    for dual_lr in (3e-4, 3e-3)
+    for network in constrained(
+        detached=detached,
+        alphas=(0.1, 0.3, 0.6),
+        reference_loss=reference,
+        dual_lr=dual_lr,
+        resilience=0.3,
+    )
+] + [
+    network
+    for detached in (True, False)
+    for network in constrained(
+        detached=detached,
+        alphas=(0.12, 0.2, 0.4),
+        reference_unit="constant",
+        reference_loss=0.8,
+        scale="none",
+        dual_signal="violation",
+        dual_lr=0.125,
+        resilience=1e-3,
+    )
+]
+
 SETTINGS: Mapping[str, Setting] = {
     "photographs_ut": Setting(
         says="UT with 5 layers on the built-in photographs, as in the quickstart",
@@ -297,5 +324,28 @@ SETTINGS: Mapping[str, Setting] = {
             *learnt(_OMEGAS, _OMEGAS[1:4]),
         ],
         pilots=[*_PILOTS, *_CONSTRAINED, *_SECOND, *replayed(_REPLAYED)],
+    ),
+    "ped2_dust": Setting(
+        says="DUST with 5 layers, a dictionary each, on small frames of UCSD Ped2",
+        base=_base(
+            "ped2_dust",
+            "ucsd_ped2-dust-L5-g0.13-detached",
+            train_gamma=0.15,
+            primal_lr=3e-3,
+            steps=1200,
+            report_every=1200,
+            batch_size=32,
+            eval_windows=24,
+            **{"data.frame_size": 48, "data.patch_size": 8, "model.atoms_per_side": 12},
+            **{
+                "constraint.scale": "schedule",
+                "constraint.reference_unit": "identity",
+                "constraint.reference_loss": 1.0,
+                "constraint.dual_signal": "relative",
+            },
+            **_SHIFTS,
+        ),
+        networks=ALWAYS,
+        pilots=[*_PILOTS, *_DUST_PILOTS],
     ),
 }

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from trainables.config.arm import ArmConfig
 from trainables.layer_losses import layer_losses
+from trainables.models.dust import DUST
 from trainables.primal_dual.weighting import Weighting
 from trainables.tasks.base import Task
 from trainables.training import Training
@@ -150,7 +151,10 @@ class GradNorm(Training):
     ) -> None:
         """``weighting`` is shown the losses and sets nothing."""
         super().__init__(config, task, model, weighting)
-        self._shared = list(cast(nn.ModuleList, model.layers)[0].parameters())
+        if isinstance(model, DUST):
+            self._shared = [model.dictionaries[0]]
+        else:
+            self._shared = list(cast(nn.ModuleList, model.layers)[0].parameters())
         self._raw_L = torch.ones(config.model.layers).to(self.parameters[0]).requires_grad_()
         self._adam = torch.optim.Adam([self._raw_L], lr=LEARNING_RATE)
         self._first_L: Tensor | None = None

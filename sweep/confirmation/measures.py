@@ -61,7 +61,7 @@ def planned_measure(space: SearchSpace, wanted: Measure | None) -> Measure:
 
 def measures_of(config: ArmConfig, evaluation: Evaluation) -> Measures:
     """The metric's means over blocks of test conditions, and over layers."""
-    by_layer = layer_scores(config, evaluation)
+    by_layer = evaluation.layer_scores(gamma_key(config.train_gamma))[1:]
     return _measures(config, evaluation.scores, evaluation.shift_scores, by_layer)
 
 
@@ -70,38 +70,6 @@ def constant_of(config: ArmConfig, evaluation: Evaluation) -> Measures:
     shifts = evaluation.shift_references.get("constant", {})
     scores = evaluation.constant_scores  # noise does not change what is constant
     return _measures(config, scores, shifts, list(scores.values())[:1])
-
-
-def layer_scores(config: ArmConfig, evaluation: Evaluation) -> list[float]:
-    """The metric of layers 1..L, each read as the network's output, at the train gamma.
-
-    Empty where a record has neither such scores nor losses that they follow from.
-    """
-    stored = evaluation.layer_scores_by_gamma.get(gamma_key(config.train_gamma))
-    if stored:
-        return stored[1:]
-    factor = root_factor(evaluation)
-    if factor is None:
-        return []
-    # Of the scored draws where the train gamma is a test gamma: then the last one is its score.
-    key = gamma_key(config.train_gamma)
-    losses = evaluation.layer_losses_by_gamma.get(key) or evaluation.held_out_losses()
-    return [factor * math.sqrt(loss) for loss in losses[1:]]
-
-
-def root_factor(evaluation: Evaluation) -> float | None:
-    """c where the metric is c times the root of the mean loss at every gamma (RMSE); else None."""
-    losses = {gamma: by[-1] for gamma, by in evaluation.layer_losses_by_gamma.items()}
-    if not evaluation.scores.keys() <= losses.keys():
-        return None
-    factors = [
-        score / math.sqrt(losses[gamma])
-        for gamma, score in evaluation.scores.items()
-        if losses[gamma] > 0
-    ]
-    # Of another metric the ratios differ by far more than the stored numbers are rounded.
-    is_one = bool(factors) and max(factors) - min(factors) < 1e-6 * factors[0]
-    return factors[0] if is_one else None
 
 
 def outcomes(

@@ -12,7 +12,7 @@ from functools import cache, partial
 import numpy as np
 
 from sweep.confirmation.arms import SettingArms
-from sweep.confirmation.measures import Outcome, measures_of, root_factor
+from sweep.confirmation.measures import Outcome, measures_of
 from sweep.confirmation.plan import CONSTRAINED, Measure
 from sweep.confirmation.summary import OverUnits, UnitCounts, Variance
 from sweep.statistics.paired import Floats
@@ -20,6 +20,7 @@ from sweep.statistics.two_sources import crossed_bootstrap, group_parts, varianc
 from trainables.config.test_conditions import family_of, seen_gammas, unseen_gammas
 from trainables.primal_dual.certificate import clusters_of
 from trainables.records.arms import ArmStore
+from trainables.records.evaluation import Evaluation
 from trainables.records.objects import ObjectStore
 from trainables.records.unit_scores import at_gamma, under_shift
 
@@ -90,8 +91,9 @@ def conditions_of(arms: SettingArms, measure: Measure) -> list[tuple[str, int | 
     """Conditions of a measure, each with its layer; None: the last. None at all: not by unit."""
     config = arms.config
     if measure == "anytime_mean":
-        layers = _layers(arms)
-        return [(at_gamma(config.train_gamma), layer) for layer in range(1, layers + 1)]
+        measured = _measured(arms)  # of a checkpoint, it knows the depth
+        last = len(measured.held_out_losses()) if measured else 1
+        return [(at_gamma(config.train_gamma), layer) for layer in range(1, last)]
     if measure == "shift_mean":
         shifts = [(shift, family_of(shift).severities) for shift in config.shifts]
         return [(under_shift(shift, s), None) for shift, severities in shifts for s in severities]
@@ -105,12 +107,10 @@ def conditions_of(arms: SettingArms, measure: Measure) -> list[tuple[str, int | 
     return [(at_gamma(gamma), None) for gamma in gammas]
 
 
-def _layers(arms: SettingArms) -> int:
-    """L, also of a checkpoint, whose depth a record knows; 0: nothing is measured."""
-    for outcome in (one for by_seed in arms.outcomes.values() for one in by_seed.values()):
-        if outcome.record.evaluation is not None:
-            return len(outcome.record.evaluation.held_out_losses()) - 1
-    return 0
+def _measured(arms: SettingArms) -> Evaluation | None:
+    """The first measurement of any of the arms."""
+    outcomes = (one for by_seed in arms.outcomes.values() for one in by_seed.values())
+    return next((one.record.evaluation for one in outcomes if one.record.evaluation), None)
 
 
 def over_units(
@@ -136,7 +136,8 @@ def over_units(
     every = [one for one in own.values() if one is not None]
     if any((one.names, one.are_scores) != (first.names, first.are_scores) for one in every):
         return None
-    factor = None if first.are_scores else _root_factor(arms)
+    measured = _measured(arms)
+    factor = None if first.are_scores or measured is None else measured.root_factor
     if factor is None and not first.are_scores:
         return None
     constant = {seed: _constant(arms, seed, first, measure, factor) for seed in seeds}
@@ -215,11 +216,3 @@ def linearised(means_CKU: Floats, sizes_U: Floats, factor: float | None) -> Floa
     off_CKU = (means_CKU - mean_CK[..., None]) * (sizes_U / sizes_U.mean())
     parts_CKU: Floats = _score(mean_CK, factor)[..., None] + slope_CK[..., None] * off_CKU
     return parts_CKU
-
-
-def _root_factor(arms: SettingArms) -> float | None:
-    """c where the metric is c times the root of the mean loss (RMSE); else None."""
-    for outcome in (one for by_seed in arms.outcomes.values() for one in by_seed.values()):
-        if outcome.record.evaluation is not None:
-            return root_factor(outcome.record.evaluation)
-    return None

@@ -19,14 +19,18 @@ SCALES = Scales(constant_loss=1.0, identity_loss=0.5)
 
 def evaluation(losses: list[float], **fields: Any) -> Evaluation:
     """An evaluation whose every held-out unit has ``losses`` (layers 0..L, task unit)."""
+    scores = fields.get("scores", SCORES)
     measured = Evaluation(
         scales=SCALES,
         dev_units=["a:0", "a:10"],
         dev_losses=[losses, losses],
         train_units=["b:0"],
         train_losses=[losses],
-        scores=dict(SCORES),
-        layer_losses_by_gamma={"0.00": losses, "0.20": losses, "0.40": losses},
+        scores=dict(scores),
+        layer_losses_by_gamma={  # scores are as the root of the last
+            gamma: [loss * (score / max(scores.values())) ** 2 for loss in losses]
+            for gamma, score in scores.items()
+        },
         references={
             "identity": {"0.00": 0.0, "0.20": 8.0, "0.40": 16.0},
             "constant": {"0.00": 50.0, "0.20": 50.0, "0.40": 50.0},

@@ -102,6 +102,33 @@ class Evaluation(StoredPlain):
         steps = {round(b - a, 6) for a, b in itertools.pairwise(gammas)}
         return steps.pop() if len(steps) == 1 else None
 
+    @property
+    def root_factor(self) -> float | None:
+        """c where the metric is c times the root of the mean loss at every gamma; else None."""
+        losses = {gamma: by[-1] for gamma, by in self.layer_losses_by_gamma.items()}
+        if not self.scores.keys() <= losses.keys():
+            return None
+        factors = [
+            score / math.sqrt(losses[gamma])
+            for gamma, score in self.scores.items()
+            if losses[gamma] > 0
+        ]
+        # Of another metric the ratios differ by far more than the stored numbers are rounded.
+        is_one = bool(factors) and max(factors) - min(factors) < 1e-6 * factors[0]
+        return factors[0] if is_one else None
+
+    def layer_scores(self, gamma: str) -> list[float]:
+        """The metric of layers 0..L, each read as the network's output: of a test or train gamma.
+
+        Empty where there are neither such scores nor losses that they follow from.
+        """
+        stored, factor = self.layer_scores_by_gamma.get(gamma), self.root_factor
+        if stored or factor is None:
+            return list(stored or ())
+        # Of the scored draws where it is a test gamma: then the last one is its score.
+        losses = self.layer_losses_by_gamma.get(gamma) or self.held_out_losses()
+        return [factor * math.sqrt(loss) for loss in losses]
+
     def held_out_losses(self) -> list[float]:
         """Mean over the dev units, layers 0..L, in the task's own unit."""
         return _mean_rows(self.dev_losses)

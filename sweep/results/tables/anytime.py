@@ -8,7 +8,6 @@ follows from the losses by layer.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from statistics import fmean
 from typing import NamedTuple
@@ -17,7 +16,7 @@ from sweep.render.table import Column, Table, table_of
 from sweep.results.sweep_view import SettingView, SweepView
 from trainables.records.arm_record import ArmRecord
 from trainables.records.evaluation import Evaluation
-from trainables.registry.task_facts import RMSE, Metric
+from trainables.registry.task_facts import Metric
 
 AREA = "area"  # in the place of a layer
 
@@ -58,23 +57,10 @@ def anytime_table(view: SweepView) -> Table:
     return table_of("anytime", "Scores by the layers that are run", COLUMNS, stops, notes)
 
 
-def scores_by_layer(metric: Metric, measured: Evaluation) -> list[float] | None:
-    """Mean over the test gammas of the score after layers 0..L; None where it is not known."""
-    rows = [_at_gamma(metric, measured, gamma, score) for gamma, score in measured.scores.items()]
-    if not rows or any(row is None for row in rows):
-        return None
-    return [fmean(column) for column in zip(*(row for row in rows if row), strict=True)]
-
-
-def _at_gamma(
-    metric: Metric, measured: Evaluation, gamma: str, score: float
-) -> Sequence[float] | None:
-    if measured.layer_scores_by_gamma:
-        return measured.layer_scores_by_gamma.get(gamma)
-    losses = measured.layer_losses_by_gamma.get(gamma)
-    if metric != RMSE or not losses or losses[-1] <= 0:
-        return None
-    return [score * math.sqrt(loss / losses[-1]) for loss in losses]
+def scores_by_layer(measured: Evaluation) -> list[float]:
+    """Mean over the test gammas of the score after layers 0..L; empty where it is not known."""
+    rows = [measured.layer_scores(gamma) for gamma in measured.scores]
+    return [fmean(column) for column in zip(*rows, strict=True)] if all(rows) else []
 
 
 def _stops(setting: SettingView, metric: Metric) -> Iterator[Stop]:
@@ -91,17 +77,12 @@ def _stops(setting: SettingView, metric: Metric) -> Iterator[Stop]:
         yield Stop(setting.setting.name, shown.number, winner, layers, ours, plain, gain)
 
 
-def _mean(records: Sequence[ArmRecord | None]) -> list[float] | None:
-    rows = [
-        scores_by_layer(r.config.facts.metric, r.evaluation) if r and r.evaluation else None
-        for r in records
-    ]
-    if not rows or any(row is None for row in rows):
-        return None
-    return [fmean(column) for column in zip(*(row for row in rows if row), strict=True)]
+def _mean(records: Sequence[ArmRecord | None]) -> list[float]:
+    rows = [scores_by_layer(r.evaluation) if r and r.evaluation else [] for r in records]
+    return [fmean(column) for column in zip(*rows, strict=True)] if all(rows) else []
 
 
-def _score_after(scores: Sequence[float] | None, stop: int | str) -> float | None:
+def _score_after(scores: Sequence[float], stop: int | str) -> float | None:
     if not scores:
         return None
     return fmean(scores[1:]) if stop == AREA else scores[int(stop)]

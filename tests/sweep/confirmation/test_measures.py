@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sweep.confirmation.arms import SettingArms, read_arms
-from sweep.confirmation.measures import constant_of, layer_scores, measures_of, planned_measure
+from sweep.confirmation.measures import constant_of, measures_of, planned_measure
 from sweep.confirmation.plan import Measure
 from sweep.confirmation.units import conditions_of, reader
 from tests.support import confirmations as hand
@@ -46,7 +46,7 @@ def test_the_score_of_a_layer_is_what_the_network_would_score_there() -> None:
         layer_losses_by_gamma={g: [*LOSSES[:-1], 0.09] for g in gammas},
     )
     expected = [hand.GREY * loss**0.5 for loss in LOSSES[1:]]
-    assert layer_scores(config, evaluation) == pytest.approx(expected)
+    assert evaluation.layer_scores(gamma_key(config.train_gamma))[1:] == pytest.approx(expected)
     assert measures_of(config, evaluation)["anytime_mean"] == pytest.approx(fmean(expected))
 
 
@@ -114,7 +114,7 @@ def test_layers_are_read_off_the_draws_that_scores_are_of() -> None:
     key = gamma_key(config.train_gamma)
     scored = [0.9, 0.5, 0.25, 0.16]
     evaluation = evaluation_of(scores={key: hand.GREY * 0.4}, layer_losses_by_gamma={key: scored})
-    assert layer_scores(config, evaluation)[-1] == pytest.approx(evaluation.scores[key])
+    assert evaluation.layer_scores(key)[-1] == pytest.approx(evaluation.scores[key])
 
 
 def test_what_no_setting_can_be_measured_by_is_refused() -> None:

@@ -41,7 +41,6 @@ from tests.support.sweeps import (
 from trainables.config.arm import ConstraintConfig
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
-from trainables.registry.task_facts import ACCURACY, RMSE
 
 
 def results(objects: ObjectStore, space: SearchSpace = SPACE) -> Table:
@@ -117,13 +116,14 @@ def test_scores_by_layer_follow_from_losses_as_their_root() -> None:
     found = evaluation(
         [0.8, 0.4, 0.2],
         scores={"0.00": 4.0, "0.40": 8.0},
-        layer_losses_by_gamma={"0.00": [1.6, 0.4, 0.1], "0.40": [0.8, 0.8, 0.2]},
+        layer_losses_by_gamma={"0.00": [1.6, 0.4, 0.1], "0.40": [1.6, 1.6, 0.4]},
     )
-    assert scores_by_layer(RMSE, found) == pytest.approx([(16 + 16) / 2, (8 + 16) / 2, 6.0])
-    assert scores_by_layer(ACCURACY, found) is None
+    assert scores_by_layer(found) == pytest.approx([(16 + 16) / 2, (8 + 16) / 2, 6.0])
+    uneven = replace(found, scores={"0.00": 0.9, "0.40": 0.8})  # no root of these losses
+    assert scores_by_layer(uneven) == []
     recorded = replace(found, layer_scores_by_gamma={"0.00": [0.2, 0.4], "0.40": [0.4, 0.8]})
-    assert scores_by_layer(RMSE, recorded) == pytest.approx([0.3, 0.6])
-    assert scores_by_layer(RMSE, replace(found, layer_losses_by_gamma={"0.00": [1.0, 0.0]})) is None
+    assert scores_by_layer(recorded) == pytest.approx([0.3, 0.6])
+    assert scores_by_layer(replace(found, layer_losses_by_gamma={"0.00": [1.0, 0.0]})) == []
 
 
 def test_what_was_not_measured_leaves_a_gap_and_not_an_error(objects: ObjectStore) -> None:
