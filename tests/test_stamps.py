@@ -156,6 +156,7 @@ def test_two_processes_write_and_use_the_same(stamped: Path) -> None:
         ("tests/test_story.py", {"tests/test_other.py"}),
         ("tests/deeper/test_new.py", BOTH),
         ("benchmarks/speed.py", {"tests/test_story.py"}),
+        ("README.md", BOTH),
         ("benchmarks/imitated/arms.py", set()),
         ("docs/page.md", BOTH),
         ("sweep/__pycache__/product.pyc", BOTH),  # git ignores it

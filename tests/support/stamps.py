@@ -36,8 +36,9 @@ NOT_COVERED = (
     ".pre-commit-config.yaml", "benchmarks/results/*", "benchmarks/*.md", "tests/test_*.py",
     "tests/*/test_*.py",
 )  # fmt: skip
-# Covered by tests that name benchmarks; the others have of them what shared test code imports.
-BENCHMARKS = "benchmarks/*"
+# Covered by the tests that have the word; of benchmarks the others cover what shared test code
+# imports.
+NAMED = {b"benchmarks": "benchmarks/*", b"README": "README.md"}
 OF_ALL = ("benchmarks/imitated/*", "benchmarks/landscape/*", "benchmarks/trained.py")
 # Its schemas are named; its package is installed and trained; its words stand on the report.
 READ = ("docs/json.md", "docs/plugins.md", "docs/words.md")
@@ -70,7 +71,11 @@ class Stamps:
 
     def __init__(self, root: Path, stage: str, mode: str) -> None:
         self._root, self._stage, self._mode = root, stage, mode
-        self._shared = {names: _shared_digest(root, benchmarks=names) for names in (False, True)}
+        self._shared = _digest_of(root, NOT_COVERED + tuple(NAMED.values()), READ + OF_ALL)
+        self._named = {
+            word: _digest_of(root, NOT_COVERED, READ, among=pattern)
+            for word, pattern in NAMED.items()
+        }
         self._commit = _git(root, "rev-parse", "HEAD") if mode == "write" else ""
         self.holding = {
             file: stamp
@@ -131,7 +136,8 @@ class Stamps:
         """SHA-256 of what a story covers: what all cover, and its own file."""
         path = self._root / file
         own = path.read_bytes() if path.is_file() else b""
-        return hashlib.sha256(self._shared[b"benchmarks" in own] + own).hexdigest()
+        named = b"".join(digest for word, digest in self._named.items() if word in own)
+        return hashlib.sha256(self._shared + named + own).hexdigest()
 
 
 def _changed(root: Path) -> str:
@@ -148,16 +154,16 @@ def _file(nodeid: str) -> str:
     return nodeid.partition("::")[0]
 
 
-def _shared_digest(root: Path, *, benchmarks: bool) -> bytes:
+def _digest_of(
+    root: Path, left_out: tuple[str, ...], kept: tuple[str, ...], *, among: str = "*"
+) -> bytes:
     """SHA-256 of the Python version and of every covered file's name and content."""
     names = _git(root, "ls-files", "-co", "--exclude-standard", "-z").split("\0")
-    left_out = NOT_COVERED if benchmarks else (*NOT_COVERED, BENCHMARKS)
-    kept = READ if benchmarks else (*READ, *OF_ALL)
     digest = hashlib.sha256(platform.python_version().encode())
     for name in sorted(filter(None, set(names))):
         path = root / name
         is_covered = _is_one_of(name, kept) or not _is_one_of(name, left_out)
-        if is_covered and path.is_file():
+        if is_covered and fnmatch(name, among) and path.is_file():
             digest.update(f"\0{name}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
     return digest.digest()
 
