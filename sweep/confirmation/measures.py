@@ -44,17 +44,21 @@ def planned_measure(space: SearchSpace, wanted: Measure | None) -> Measure:
     Raises Misuse where a setting does not have what is wanted.
     """
     runs = [space.run(setting, {}, seed=0) for setting in space.settings]
-    has = {
-        "unseen_mean": all(map(unseen_gammas, runs)),
-        "shift_mean": all(run.shifts for run in runs),
+    having: dict[Measure, list[bool]] = {
+        "unseen_mean": [bool(unseen_gammas(run)) for run in runs],
+        "shift_mean": [bool(run.shifts) for run in runs],
     }
     if wanted is None:
-        return "unseen_mean" if has["unseen_mean"] else "mean_over_gammas"
-    if not has.get(wanted, True):
+        return "unseen_mean" if all(having["unseen_mean"]) else "mean_over_gammas"
+    if not all(has := having.get(wanted, [])):
         needs = {"unseen_mean": "larger test_gammas", "shift_mean": "shifts"}[wanted]
+        field = needs.split()[-1]
+        choose = (
+            "settings by --only" if any(has) else f"run the sweep anew with --set {field}=[...]"
+        )
         raise Misuse(
             f"--measure {wanted} needs {needs} in every setting of {space.name}. Choose another "
-            "measure, or settings by --only."
+            f"measure, or {choose}."
         )
     return wanted
 

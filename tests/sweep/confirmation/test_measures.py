@@ -123,5 +123,10 @@ def test_what_no_setting_can_be_measured_by_is_refused() -> None:
     assert planned_measure(seen, "anytime_mean") == "anytime_mean"
     with pytest.raises(Misuse, match=r"--measure unseen_mean needs larger test_gammas"):
         planned_measure(seen, "unseen_mean")
-    with pytest.raises(Misuse, match=r"--measure shift_mean needs shifts"):
+    with pytest.raises(Misuse, match=r"shifts in every .* anew with --set shifts=\["):
         planned_measure(seen, "shift_mean")
+    first, *others = SPACE.settings
+    blurred = replace(first, fields={**first.fields, "shifts": ["blur"]})
+    some = replace(SPACE, settings=(blurred, *others))
+    with pytest.raises(Misuse, match=r"or settings by --only\."):
+        planned_measure(some, "shift_mean")
