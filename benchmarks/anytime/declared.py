@@ -1,4 +1,4 @@
-"""Declared networks: every family's points, the same on every seed.
+"""Declared networks: every method's points, the same on every seed.
 
 Constraints and supervision have twelve points a form, chosen on PILOT_SEEDS and the dev split from
 what ``--pilot`` trains, before the first fresh seed. Learnt weights have nine strengths that no
@@ -23,6 +23,7 @@ SEEDS = 10
 PILOT_SEEDS = (0,)
 SOURCE_SEED = 1  # of the constrained runs whose weights are replayed
 PLAIN = "plain"
+NOISE, LONGER = "plain, more noise", "plain, longer"
 NOISIER = "gamma x 1 to 2"  # plain training on more noise, where one network stands for it
 
 
@@ -31,7 +32,7 @@ class Network:
     """One network of a seed: who sets its layer weights, and how strongly."""
 
     name: str
-    family: str
+    method: str
     kind: Kind = "product"
     fields: Fields = field(default_factory=dict)  # of the run
     knobs: Mapping[str, float] = field(default_factory=dict)  # of the setter
@@ -40,7 +41,7 @@ class Network:
 
 @dataclass(frozen=True)
 class Setting:
-    """A network and data: what all share, and the families that are compared."""
+    """A network and data: what all share, and the methods that are compared."""
 
     says: str
     base: ArmConfig
@@ -50,13 +51,13 @@ class Setting:
 
 def constrained(*, detached: bool, alphas: Sequence[float], **fields: Json) -> list[Network]:
     """The constraint at several alphas; ``fields`` are of the constraint."""
-    family = "detached" if detached else "Lagrangian"
+    method = "detached" if detached else "Lagrangian"
     given = {f"constraint.{name}": value for name, value in fields.items()}
     says = "".join(f" {n} {v:g}" if isinstance(v, float) else f" {v}" for n, v in fields.items())
     return [
         Network(
-            f"{family} {alpha:g}{says}",
-            family,
+            f"{method} {alpha:g}{says}",
+            method,
             fields={
                 "constraint.alpha": alpha,
                 "constraint.grad_through_previous": not detached,
@@ -71,12 +72,12 @@ def supervised(
     omegas: Sequence[float], decays: Sequence[float], *, end: float = 1.0, until: float = 1.0
 ) -> list[Network]:
     """Deep supervision: fixed weights, or ones that change over the run."""
-    family = "deep supervision" if end == 1.0 else "deep supervision, scheduled"
+    method = "deep supervision" if end == 1.0 else "deep supervision, scheduled"
     says = "" if end == 1.0 else f" to x {end:g} by {until:g}"
     return [
         Network(
             f"omega {omega:g} q {decay:g}{says}",
-            family,
+            method,
             "scheduled",
             knobs={"omega": omega, "decay": decay, "end": end, "until": until},
         )
@@ -105,6 +106,20 @@ def replayed(of: Sequence[Network]) -> list[Network]:
     ]
 
 
+def held(of: Sequence[Network]) -> list[Network]:
+    """The mean over the steps of those weights, at every step."""
+    return [
+        Network(
+            f"mean weights of {one.name}",
+            "mean of replayed weights",
+            "replayed",
+            fields=one.fields,
+            knobs={"mean": True},
+        )
+        for one in of
+    ]
+
+
 def noisier(gamma: float, factors: Sequence[float]) -> list[Network]:
     """Plain training on more noise, and on noise from gamma up to that."""
     found = []
@@ -112,12 +127,18 @@ def noisier(gamma: float, factors: Sequence[float]) -> list[Network]:
         high = round(gamma * factor, 3)
         more: Fields = {"train_gamma_low": high, "train_gamma_high": high}
         found += [
-            Network(f"gamma x {factor:g}", "plain, more noise", fields=more),
-            Network(
-                f"gamma x 1 to {factor:g}", "plain, more noise", fields={"train_gamma_high": high}
-            ),
+            Network(f"gamma x {factor:g}", NOISE, fields=more),
+            Network(f"gamma x 1 to {factor:g}", NOISE, fields={"train_gamma_high": high}),
         ]
     return found
+
+
+def longer(steps: int, factors: Sequence[int]) -> list[Network]:
+    """Plain training for so many times the steps."""
+    return [
+        Network(f"steps x {k}", LONGER, fields={"steps": k * steps, "report_every": k * steps})
+        for k in factors
+    ]
 
 
 ALWAYS = [
@@ -202,7 +223,7 @@ _SHIFTS: Fields = {
     "shifts": ["blur", "brightness", "compression", "occlusion", "salt_and_pepper", "frame_drop"]
 }
 
-# Chosen by --pilot from 92 tries of supervision and 94 of constraints, each family over the
+# Chosen by --pilot from 92 tries of supervision and 94 of constraints, each method over the
 # allowances at which its own tries were best.
 _OF_PHOTOGRAPHS = _forms(
     [
@@ -230,32 +251,49 @@ _OF_PED2 = _forms(
     ]
 )
 
+
+def _bounded(
+    detached: bool, points: Sequence[tuple[float, float, Sequence[float]]]
+) -> list[Network]:
+    """The constraint on DUST: f0 as a part of the input's loss, dual_lr, alphas."""
+    return [
+        network
+        for reference, dual_lr, alphas in points
+        for network in constrained(
+            detached=detached,
+            alphas=alphas,
+            reference_loss=reference,
+            dual_lr=dual_lr,
+            resilience=0.3,
+        )
+    ]
+
+
+_WEIGHTS = (0.03, 0.1, 0.3, 1.0, 3.0)
 _DUST_PILOTS = [
-    network
-    for detached in (True, False)
-    for reference in (1.0, 0.25, 0.06, 0.02)
-    for dual_lr in (3e-4, 3e-3)
-    for network in constrained(
-        detached=detached,
-        alphas=(0.1, 0.3, 0.6),
-        reference_loss=reference,
-        dual_lr=dual_lr,
-        resilience=0.3,
-    )
-] + [
-    network
-    for detached in (True, False)
-    for network in constrained(
-        detached=detached,
-        alphas=(0.12, 0.2, 0.4),
-        reference_unit="constant",
-        reference_loss=0.8,
-        scale="none",
-        dual_signal="violation",
-        dual_lr=0.125,
-        resilience=1e-3,
-    )
+    *ALWAYS,
+    *_bounded(True, [(ref, 1e-3, (0.15, 0.3, 0.45, 0.6, 0.75)) for ref in (0.06, 0.02)]),
+    *_bounded(True, [(1.0, 1e-3, (0.6, 0.75)), (0.06, 3e-5, (0.3, 0.6)), (0.01, 1e-3, (0.3,))]),
+    *_bounded(False, [(ref, 1e-3, (0.15, 0.3, 0.45, 0.6)) for ref in (0.06, 0.02)]),
+    *_bounded(False, [(1.0, 1e-3, (0.6, 0.75)), (0.06, 3e-5, (0.3, 0.6))]),
+    *supervised(_WEIGHTS, (1.0, 0.4)),
+    *supervised((10.0,), (1.0,)),
+    *supervised((0.3, 1.0, 3.0, 10.0), (1.0,), end=0.0, until=1.0),
+    *supervised((0.3, 1.0, 3.0), (1.0,), end=0.0, until=0.8),
+    *supervised((0.3, 1.0, 10.0), (1.0,), end=0.0, until=0.5),
+    *supervised((0.3, 1.0), (0.4,), end=0.0, until=1.0),
+    *supervised((1.0, 10.0), (1.0,), end=0.03, until=0.5),
+    *supervised((0.1, 0.3), (1.0,), end=3.0, until=1.0),
+    *learnt((0.1, 0.3, 1.0), (0.1, 1.0)),
 ]
+
+_OF_DUST = [
+    *_bounded(True, [(0.06, 1e-3, (0.45, 0.6, 0.75)), (0.02, 1e-3, (0.3, 0.45, 0.6, 0.75))]),
+    *_bounded(True, [(0.01, 1e-3, (0.3,))]),
+    *_bounded(False, [(0.06, 3e-5, (0.6,)), (0.06, 1e-3, (0.45,)), (0.02, 1e-3, (0.45,))]),
+    *_bounded(False, [(1.0, 1e-3, (0.6,))]),
+]
+_REPLAYED_DUST = [n for n in _OF_DUST if n.name.startswith("detached 0.6 reference_loss 0.02")]
 
 SETTINGS: Mapping[str, Setting] = {
     "photographs_ut": Setting(
@@ -331,7 +369,11 @@ SETTINGS: Mapping[str, Setting] = {
             "ped2_dust",
             "ucsd_ped2-dust-L5-g0.13-detached",
             train_gamma=0.15,
-            primal_lr=3e-3,
+            # Plain training is best at both on dev, of rates from 0.001 to 0.1 and clips from 1e-5
+            # to none. A clip of 1 acts on constrained gradients alone, since multipliers grow: they
+            # would be normalised, and plain training's not.
+            primal_lr=0.02,
+            grad_clip=1e-3,
             steps=1200,
             report_every=1200,
             batch_size=32,
@@ -345,7 +387,28 @@ SETTINGS: Mapping[str, Setting] = {
             },
             **_SHIFTS,
         ),
-        networks=ALWAYS,
-        pilots=[*_PILOTS, *_DUST_PILOTS],
+        networks=[
+            *ALWAYS,
+            Network(
+                f"exits on the frozen {_REPLAYED_DUST[0].name}",
+                "exits on frozen detached",
+                "exits",
+                of=_REPLAYED_DUST[0].name,
+            ),
+            *replayed(_REPLAYED_DUST),
+            *held(_REPLAYED_DUST),
+            *noisier(0.15, (2.0,)),
+            *longer(1200, (2, 4)),
+            *_OF_DUST,
+            *supervised((0.03, 0.1, 0.3, 1.0), (1.0,)),
+            *supervised((0.1, 1.0), (0.4,)),
+            *supervised((0.3, 1.0), (1.0,), end=0.0),
+            *supervised((0.3,), (1.0,), end=0.0, until=0.8),
+            *supervised((0.3,), (1.0,), end=0.0, until=0.5),
+            *supervised((1.0,), (1.0,), end=0.03, until=0.5),
+            *supervised((0.1,), (1.0,), end=3.0),
+            *learnt((0.1, 0.3, 1.0), (0.1,)),
+        ],
+        pilots=_DUST_PILOTS,
     ),
 }

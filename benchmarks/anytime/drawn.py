@@ -1,4 +1,4 @@
-"""Figure of a setting: families' frontiers, and what a layer is worth."""
+"""Figure of a setting: methods' frontiers, and what a layer is worth."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from statistics import fmean
 from benchmarks.anytime.judged import LARGEST
 from trainables.plain import Json
 
-STYLES = {  # families, in the order of the legend: colour and mark
+STYLES = {  # methods, in the order of the legend: colour and mark
     "plain": ("#000000", "*"),
     "detached": ("#D55E00", "o"),
     "Lagrangian": ("#E69F00", "s"),
@@ -16,6 +16,7 @@ STYLES = {  # families, in the order of the legend: colour and mark
     "deep supervision, scheduled": ("#56B4E9", "v"),
     "learnt weights": ("#009E73", "D"),
     "replayed weights": ("#CC79A7", "P"),
+    "plain, longer": ("#444444", "+"),
     "exits on frozen plain": ("#999999", "X"),
     "exits on frozen detached": ("#8B4513", "x"),
     "a network for each depth": ("#666666", "h"),
@@ -26,29 +27,30 @@ MOST = 2 * LARGEST  # beyond it a network is left out: nobody would give up so m
 def draw(setting: Json, path: Path) -> None:
     """Write the figure: means over the seeds, relative to plain training's on the same seed."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import ScalarFormatter
 
     networks = setting["networks"]
     plain = networks["plain"]
     figure = Figure(figsize=(9.6, 4.2), layout="constrained")
     left, right = figure.subplots(1, 2)
-    for family, (colour, mark) in STYLES.items():
+    for method, (colour, mark) in STYLES.items():
         points = [
             (
                 _relative(n["test end"], plain["test end"]),
                 _relative(n["test area"], plain["test area"]),
             )
             for n in networks.values()
-            if n["family"] == family
+            if n["method"] == method
         ]
         shown = [(100 * end, 100 * area) for end, area in points if end <= MOST]
         if not shown:
             continue
-        size = 90 if family == "plain" else 28
-        edge = 1 if mark == "x" else 0  # a cross is all edge
+        size = 90 if method == "plain" else 28
+        edge = 1 if mark in "x+" else 0  # a cross is all edge
         left.scatter(
-            *zip(*shown, strict=True), s=size, c=colour, marker=mark, label=family, linewidths=edge
+            *zip(*shown, strict=True), s=size, c=colour, marker=mark, label=method, linewidths=edge
         )
-        layers = setting["layers"][family][1:]
+        layers = setting["layers"][method][1:]
         right.plot(range(1, len(layers) + 1), layers, color=colour, marker=mark, ms=5, lw=1.4)
     left.axvline(0, color="#bbbbbb", lw=0.8, zorder=0)
     left.set_xlabel("last layer's error over plain training's, in %")
@@ -56,6 +58,9 @@ def draw(setting: Json, path: Path) -> None:
     left.legend(fontsize=7.5, frameon=False)
     right.set_xlabel("layer that is read")
     right.set_ylabel("RMSE in grey levels, at an allowance of 1 %")
+    right.set_yscale("log")
+    right.yaxis.set_major_formatter(ScalarFormatter())
+    right.yaxis.set_minor_formatter(ScalarFormatter())
     right.set_xticks(range(1, len(setting["layers"]["plain"])))
     for axes in (left, right):
         axes.spines[["top", "right"]].set_visible(False)

@@ -1,13 +1,13 @@
-"""Verdicts on anytime networks: families as frontiers, seed by seed. Pure.
+"""Verdicts on anytime networks: methods as frontiers, seed by seed. Pure.
 
 A network has the metric after every layer. Its *end* is that of the last one, its *area* the mean
-over layers 1 to L. At each allowance a family is the network of it that has the least area on the
+over layers 1 to L. At each allowance a method is the network of it that has the least area on the
 dev split, among those whose end there is worse than plain training's by the allowance at most; it
-is scored on the test split, as the reduction of plain training's area on the same seed. A family's
-*reach* is the mean reduction over allowances from 0 to LARGEST, so that neither it nor a comparison
+is scored on the test split, as the reduction of plain training's area on the same seed. A method's
+mean reduction is over allowances from 0 to LARGEST, so that neither it nor a comparison
 gains by the number of networks that a maximum is taken over. The unit is the seed, and differences
-are paired. One contrast a setting is primary, PRIMARY; Holm's correction is over all others, and
-over the test conditions of a rival.
+are paired. One contrast a setting is primary, PRIMARY; Holm's correction is over all others, over
+those of the last layer alone, and over the test conditions of a rival.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from statistics import fmean
 
 import numpy as np
 
-from benchmarks.anytime.declared import NOISIER, PLAIN, Setting
+from benchmarks.anytime.declared import LONGER, NOISE, NOISIER, PLAIN, Network, Setting
 from benchmarks.leads.judged import interval
 from sweep.statistics.multiplicity import holm
 from sweep.statistics.paired import mean_and_error, t_p
@@ -28,7 +28,7 @@ from trainables.plain import Json
 LARGEST = 0.05  # of the end's error: what a user would give up at most
 ALLOWANCES = np.linspace(0.0, LARGEST, 51)
 SHOWN = (0.0, 0.005, 0.01, 0.02, 0.05)
-CHOSEN_AT = 0.01  # the allowance at which one network a family stands for it
+CHOSEN_AT = 0.01  # the allowance at which one network a method stands for it
 ERROR = 0.05
 EQUIVALENT = 0.01  # of plain training's error: no effect of interest
 CONSTRAINED = ("Lagrangian", "detached")
@@ -55,22 +55,18 @@ def reduction(errors: Errors, name: str, of: str = "area") -> float:
     return 1.0 - errors[name][of] / errors[PLAIN][of]
 
 
-def reach(names: Sequence[str], dev: Errors, test: Errors) -> float:
+def mean_reduction(names: Sequence[str], dev: Errors, test: Errors) -> float:
     """The mean reduction of the area on test, over allowances from 0 to LARGEST."""
     return fmean(reduction(test, chosen(names, dev, allowance)) for allowance in ALLOWANCES)
 
 
 def judged(setting: Setting, config: ArmConfig, by_seed: Mapping[int, Json]) -> Json:
-    """What a setting came to: every network's scores, families' frontiers, and their tests."""
-    family_of = {network.name: network.family for network in setting.networks}
-    families: dict[str, list[str]] = {}
-    for name, family in family_of.items():
-        families.setdefault(family, []).append(name)
-    families["constrained"] = [n for f in CONSTRAINED for n in families.get(f, [])]
-    families["supervised"] = [n for f in SUPERVISED for n in families.get(f, [])]
+    """What a setting came to: every network's scores, methods' frontiers, and their tests."""
+    method_of = {network.name: network.method for network in setting.networks}
+    methods = methods_of(setting.networks)
     dev, test = (
         [
-            {name: _errors(config, scores, split) for name, scores in arms.items()}
+            {name: errors_of(config, scores, split) for name, scores in arms.items()}
             for arms in by_seed.values()
         ]
         for split in ("dev", "test")
@@ -81,23 +77,44 @@ def judged(setting: Setting, config: ArmConfig, by_seed: Mapping[int, Json]) -> 
         "seeds": list(by_seed),
         "networks": {
             name: {
-                "family": family_of[name],
+                "method": method_of[name],
                 **{
                     f"{split} {of}": [one[name][of] for one in errors]
                     for split, errors in (("dev", dev), ("test", test))
                     for of in ("end", "area")
                 },
             }
-            for name in family_of
+            for name in method_of
         },
-        "frontiers": _frontiers(families, dev, test),
-        "layers": _layers(families, dev, by_seed),
-        "adaptive": _adaptive(families, by_seed, config.model.layers),
-        "conditions": _conditions(config, families, dev, by_seed),
+        "frontiers": _frontiers(methods, dev, test),
+        "ends": _ends(methods, dev, test),
+        "layers": _layers(methods, dev, by_seed),
+        "adaptive": _adaptive(methods, by_seed, config.model.layers),
+        "conditions": _conditions(config, setting.networks, dev, by_seed),
     }
 
 
-def _errors(config: ArmConfig, scores: Json, split: str) -> dict[str, float]:
+def methods_of(networks: Sequence[Network]) -> dict[str, list[str]]:
+    """Names of networks by method, and of both sides of the primary contrast."""
+    methods: dict[str, list[str]] = {}
+    for network in networks:
+        methods.setdefault(network.method, []).append(network.name)
+    for side, parts in zip(PRIMARY, (CONSTRAINED, SUPERVISED), strict=True):
+        methods[side] = [name for part in parts for name in methods.get(part, [])]
+    return methods
+
+
+def under_conditions(networks: Sequence[Network], dev: Errors) -> dict[str, str]:
+    """The networks of a seed that are scored under other conditions, by what they stand for."""
+    methods = methods_of(networks)
+    return {
+        **{method: chosen(methods[method], dev, CHOSEN_AT) for method in PRIMARY},
+        **{name: name for name in (PLAIN, NOISIER) if name in dev},
+    }
+
+
+def errors_of(config: ArmConfig, scores: Json, split: str) -> dict[str, float]:
+    """End and area of one network."""
     layers = [_error(config, value) for value in scores[split][1:]]
     return {"end": layers[-1], "area": fmean(layers)}
 
@@ -107,16 +124,16 @@ def _error(config: ArmConfig, score: float) -> float:
 
 
 def _frontiers(
-    families: Mapping[str, Sequence[str]], dev: Sequence[Errors], test: Sequence[Errors]
+    methods: Mapping[str, Sequence[str]], dev: Sequence[Errors], test: Sequence[Errors]
 ) -> Json:
-    """Of every family: reductions and the end's cost at the SHOWN allowances; reach; differences.
+    """Reductions of every method and the cost at its end, their mean, and differences of means.
 
     The cost is on test: an allowance is kept on dev.
     """
     both = list(zip(dev, test, strict=True))
-    reaches = {f: [reach(names, *one) for one in both] for f, names in families.items()}
+    reductions = {f: [mean_reduction(names, *one) for one in both] for f, names in methods.items()}
     shown = {
-        family: [
+        method: [
             {
                 "allowance": allowance,
                 "reduction": fmean(reduction(t, chosen(names, d, allowance)) for d, t in both),
@@ -124,22 +141,52 @@ def _frontiers(
             }
             for allowance in SHOWN
         ]
-        for family, names in families.items()
+        for method, names in methods.items()
     }
-    sides = [side for side in (PRIMARY[0], *CONSTRAINED) if families.get(side)]
-    rivals = [f for f in families if f not in (PLAIN, "plain, more noise", *sides)]
+    sides = [side for side in (PRIMARY[0], *CONSTRAINED) if methods.get(side)]
+    rivals = [f for f in methods if f not in (PLAIN, NOISE, LONGER, *sides)]
     differences = {
-        (side, rival): np.subtract(reaches[side], reaches[rival]).tolist()
+        (side, rival): np.subtract(reductions[side], reductions[rival]).tolist()
         for side in sides
         for rival in rivals
     }
     primary = decided({PRIMARY: differences.pop(PRIMARY)})
     return {
-        "reach": {family: interval(values) for family, values in reaches.items()},
+        "mean reduction": {method: interval(values) for method, values in reductions.items()},
         "shown": shown,
         "against": [
             {"side": side, "rival": rival, **of}
             for (side, rival), of in {**primary, **decided(differences)}.items()
+        ],
+    }
+
+
+def _ends(
+    methods: Mapping[str, Sequence[str]], dev: Sequence[Errors], test: Sequence[Errors]
+) -> Json:
+    """What every method takes off plain training's error at the last layer; differences.
+
+    Each stands with the network of the least end on dev, whatever its inner layers are.
+    """
+    reductions = {
+        method: [
+            reduction(scores, min(names, key=lambda name: of[name]["end"]), "end")
+            for of, scores in zip(dev, test, strict=True)
+        ]
+        for method, names in methods.items()
+        if method != NOISE and names
+    }
+    ours = reductions[PRIMARY[0]]
+    differences = {
+        (PRIMARY[0], rival): np.subtract(ours, theirs).tolist()
+        for rival, theirs in reductions.items()
+        if rival not in (PRIMARY[0], *CONSTRAINED)
+    }
+    return {
+        "reduction": {method: interval(values) for method, values in reductions.items()},
+        "against": [
+            {"side": side, "rival": rival, **of}
+            for (side, rival), of in decided(differences).items()
         ],
     }
 
@@ -170,59 +217,53 @@ def decided(differences: Mapping[tuple[str, str], Sequence[float]]) -> dict[tupl
 
 
 def _layers(
-    families: Mapping[str, Sequence[str]],
+    methods: Mapping[str, Sequence[str]],
     dev: Sequence[Errors],
     by_seed: Mapping[int, Json],
 ) -> Json:
-    """The metric on test after every layer, of each family's network at CHOSEN_AT."""
+    """The metric on test after every layer, of each method's network at CHOSEN_AT."""
     found = {}
-    for family, names in families.items():
+    for method, names in methods.items():
         rows = [
             arms[chosen(names, one, CHOSEN_AT)]["test"]
             for one, arms in zip(dev, by_seed.values(), strict=True)
         ]
-        found[family] = [fmean(column) for column in zip(*rows, strict=True)]
+        found[method] = [fmean(column) for column in zip(*rows, strict=True)]
     return found
 
 
 def _conditions(
     config: ArmConfig,
-    families: Mapping[str, Sequence[str]],
+    networks: Sequence[Network],
     dev: Sequence[Errors],
     by_seed: Mapping[int, Json],
 ) -> Json:
     """Under every other condition: the constrained network's error less each rival's.
 
-    Each family stands with its network at CHOSEN_AT; more noise with NOISIER. Differences are
+    Each method stands with its network at CHOSEN_AT; more noise with NOISIER. Differences are
     fractions of plain training's error there, above 0 where the constrained network is better.
     """
-    arms_of = list(by_seed.values())
     keys = [gamma_key(gamma) for gamma in unseen_gammas(config)]
-    errors: dict[str, list[dict[str, float]]] = {}  # by condition, of every seed
-    for arms in arms_of:
+    errors: dict[str, list[dict[str, float]]] = {}  # by condition: who stands for what, by seed
+    for arms, one in zip(by_seed.values(), dev, strict=True):
+        standing = {of: arms[name] for of, name in under_conditions(networks, one).items()}
         for condition in arms[PLAIN]["shifts"]:
             errors.setdefault(condition, []).append(
-                {n: _error(config, one["shifts"][condition]) for n, one in arms.items()}
+                {of: _error(config, arm["shifts"][condition]) for of, arm in standing.items()}
             )
         if keys:
             errors.setdefault("unseen noise", []).append(
                 {
-                    n: fmean(_error(config, one["by_gamma"][key][-1]) for key in keys)
-                    for n, one in arms.items()
+                    of: fmean(_error(config, arm["by_gamma"][key][-1]) for key in keys)
+                    for of, arm in standing.items()
                 }
             )
-    names = {
-        family: [chosen(families[family], one, CHOSEN_AT) for one in dev] for family in PRIMARY
-    } | {PLAIN: [PLAIN] * len(dev), NOISIER: [NOISIER] * len(dev)}
     tested: dict[str, Json] = {}
     for rival in (PLAIN, PRIMARY[1], NOISIER):
-        if any(name not in arms for arms, name in zip(arms_of, names[rival], strict=True)):
+        if not all(rival in one for of in errors.values() for one in of):
             continue
         of_rival = {
-            (condition, rival): [
-                (one[theirs] - one[ours]) / one[PLAIN]
-                for one, ours, theirs in zip(of, names[PRIMARY[0]], names[rival], strict=True)
-            ]
+            (condition, rival): [(one[rival] - one[PRIMARY[0]]) / one[PLAIN] for one in of]
             for condition, of in errors.items()
         }
         for (condition, _), outcome in decided(of_rival).items():
@@ -231,11 +272,11 @@ def _conditions(
 
 
 def _adaptive(
-    families: Mapping[str, Sequence[str]], by_seed: Mapping[int, Json], layers: int
+    methods: Mapping[str, Sequence[str]], by_seed: Mapping[int, Json], layers: int
 ) -> Json:
-    """Of every family and budget: depth and score where network and threshold are chosen on dev."""
+    """Of every method and budget: depth and score where network and threshold are chosen on dev."""
     found: dict[str, Json] = {}
-    for family, names in families.items():
+    for method, names in methods.items():
         with_curves = [n for n in names if "adaptive" in next(iter(by_seed.values()))[n]]
         if not with_curves:
             continue
@@ -244,7 +285,7 @@ def _adaptive(
             [_stopped({n: arms[n]["adaptive"] for n in with_curves}, budget) for budget in budgets]
             for arms in by_seed.values()
         ]
-        found[family] = [
+        found[method] = [
             {
                 "budget": budget,
                 "depth": [row[i][0] for row in rows],

@@ -9,12 +9,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from benchmarks.anytime.declared import SOURCE_SEED, Network, Setting
+from benchmarks.anytime.declared import LONGER, NOISE, SOURCE_SEED, Network, Setting
+from benchmarks.anytime.judged import errors_of, under_conditions
 from benchmarks.anytime.rivals import (
     Floats,
     Given,
@@ -61,13 +63,11 @@ def scored(
 class Seed:
     """The networks of one seed: their task, and what trains them."""
 
-    def __init__(
-        self, base: ArmConfig, seed: int, split: str, others: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, base: ArmConfig, seed: int, split: str, others: Mapping[str, str]) -> None:
         """Open the data, and those of ``others``: data sets, each with its folder."""
-        others = {} if others is None else others
         self.config = base.with_fields({"seed": seed, "measured_on": split})
         self.split = split
+        self.splits = tuple(dict.fromkeys(("dev", split)))
         self.dtype = parameter_dtype(self.config)
         torch.set_num_threads(self.config.threads)
         self.task = self._task(self.config)
@@ -129,7 +129,7 @@ def train(trainings: Sequence[Training]) -> None:
 
 def recorded(base: ArmConfig, networks: Sequence[Network]) -> dict[str, Floats]:
     """The weights of each constrained run of SOURCE_SEED, by the name of the replayed network."""
-    seed = Seed(base, SOURCE_SEED, "dev")
+    seed = Seed(base, SOURCE_SEED, "dev", {})
     trainings = []
     for network in networks:
         config = seed.run(network)
@@ -137,11 +137,13 @@ def recorded(base: ArmConfig, networks: Sequence[Network]) -> dict[str, Floats]:
         model = build_model(config, seed.task).to(seed.dtype)
         trainings.append(Training(config, seed.task, model, weighting))
     train(trainings)
-    return {
-        network.name: training.weighting.weights_SF
-        for network, training in zip(networks, trainings, strict=True)
-        if isinstance(training.weighting, Recording)
-    }
+    found = {}
+    for network, training in zip(networks, trainings, strict=True):
+        weights_SF = cast(Recording, training.weighting).weights_SF
+        if network.knobs:
+            weights_SF = np.broadcast_to(weights_SF.mean(axis=0), weights_SF.shape)
+        found[network.name] = weights_SF
+    return found
 
 
 def measured_seed(
@@ -154,28 +156,32 @@ def measured_seed(
 ) -> dict[str, Json]:
     """Scores of every network by name."""
     this = Seed(base, seed, split, others)
-    joint = [n for n in networks if n.kind not in ("exits", "cut") and not _has_own_noise(n)]
+    joint = [n for n in networks if n.kind not in ("exits", "cut") and not _stands_alone(n)]
     trainings = {network.name: this.training(network, weights) for network in joint}
     train(list(trainings.values()))
     models = {name: training.evaluated for name, training in trainings.items()}
-    found: dict[str, Json] = {}
+    found: dict[str, dict[str, Json]] = {}
     for network in networks:
         if network.kind == "cut":
             found[network.name] = _cut(this)
-        elif network.kind == "exits":
-            found[network.name] = scores(this, _with_exits(this, models[network.of]))
-        elif network.name in models:
-            found[network.name] = scores(this, models[network.name])
-        else:
+            continue
+        if network.kind == "exits":
+            models[network.name] = _with_exits(this, models[network.of])
+        elif network.name not in models:
             config = this.run(network)
             alone = this.training(network, {}, task=this._task(config))
             train([alone])
-            found[network.name] = scores(this, alone.evaluated)
-    return found
+            models[network.name] = alone.evaluated
+        found[network.name] = scores(this, models[network.name])
+    dev = {name: errors_of(this.config, one, "dev") for name, one in found.items()}
+    for name in set(under_conditions(networks, dev).values()):
+        found[name] |= conditions(this, models[name])
+    return dict(found)
 
 
-def _has_own_noise(network: Network) -> bool:
-    return any(name.startswith("train_gamma") for name in network.fields)
+def _stands_alone(network: Network) -> bool:
+    """True where noise or steps are its own, so that it shares no batches with the others."""
+    return network.method in (NOISE, LONGER)
 
 
 def _with_exits(seed: Seed, body: nn.Module) -> nn.Module:
@@ -192,29 +198,45 @@ def _with_exits(seed: Seed, body: nn.Module) -> nn.Module:
     return training.evaluated
 
 
-def _cut(seed: Seed) -> Json:
-    """Plain networks of 1..L layers, each read at its end; elsewhere that of all L."""
+def _cut(seed: Seed) -> dict[str, Json]:
+    """Plain networks of 1..L layers, each read at its end."""
     ends = []
     for layers in range(1, seed.config.model.layers + 1):
         config = seed.config.unconstrained().with_fields({"model.layers": layers})
         model = build_model(config, seed.task).to(seed.dtype)
         train([training := Training(config, seed.task, model, seed.own(config))])
-        ends.append(scores(seed, training.evaluated, adaptive=False))
-    whole = ends[-1]
-    by_depth = {
-        split: [whole[split][0], *(end[split][-1] for end in ends)] for split in ("dev", seed.split)
+        ends.append(by_layer(seed, training.evaluated))
+    return {split: [of[0], *(e[split][-1] for e in ends)] for split, of in ends[-1].items()}
+
+
+def scores(seed: Seed, model: nn.Module) -> dict[str, Json]:
+    """The metric of a network by layer, and what stopping early by sample gives."""
+    config, task = seed.config, seed.task
+    adaptive = {
+        split: exits(*per_sample(model, task, split, config.train_gamma), task)
+        for split in seed.splits
     }
-    return {**whole, **by_depth}
+    return {**by_layer(seed, model), "adaptive": adaptive}
 
 
-def scores(seed: Seed, model: nn.Module, *, adaptive: bool = True) -> dict[str, Json]:
-    """The metric of every layer at the train gamma, on dev as well, and on unseen noise.
-
-    And of the last one under the run's shifts, and on other data sets at the train gamma. With
-    ``adaptive`` also what stopping early per sample gives.
-    """
+def by_layer(seed: Seed, model: nn.Module) -> dict[str, Json]:
+    """The metric of layers 0..L at the train gamma, on dev and on what is scored."""
     config, task = seed.config, seed.task
     draws = config.eval_draws
+    return {
+        split: measure(model, task, split, config.train_gamma, draws, score_draws=draws).metrics(
+            task
+        )
+        for split in seed.splits
+    }
+
+
+def conditions(seed: Seed, model: nn.Module) -> dict[str, Json]:
+    """The metric of all layers on unseen noise, and of the last one elsewhere.
+
+    Elsewhere is under the run's shifts, and on other data sets at the train gamma.
+    """
+    config, task = seed.config, seed.task
     by_gamma = {
         gamma_key(gamma): measure(model, task, seed.split, gamma, 1).metrics(task)
         for gamma in unseen_gammas(config)
@@ -229,16 +251,7 @@ def scores(seed: Seed, model: nn.Module, *, adaptive: bool = True) -> dict[str, 
     for name, other in seed.others.items():
         found = measure(model, other, seed.split, config.train_gamma, 1)
         shifts[name] = found.metrics(other)[-1]
-    result: dict[str, Json] = {"by_gamma": by_gamma, "shifts": shifts}
-    for split in ("dev", seed.split):
-        found = measure(model, task, split, config.train_gamma, draws, score_draws=draws)
-        result[split] = found.metrics(task)
-    if adaptive:
-        result["adaptive"] = {
-            split: exits(*per_sample(model, task, split, config.train_gamma), task)
-            for split in dict.fromkeys(("dev", seed.split))
-        }
-    return result
+    return {"by_gamma": by_gamma, "shifts": shifts}
 
 
 @torch.no_grad()

@@ -28,6 +28,7 @@ def made() -> Made:
         called = name.replace("_", " ")
         tables[f"{called} frontier"] = _frontier(setting["frontiers"])
         tables[f"{called} against"] = _against(setting["frontiers"]["against"])
+        tables[f"{called} ends"] = _ends(setting["ends"])
         tables[f"{called} layers"] = _layers(setting["layers"])
         tables[f"{called} exits"] = _exits(setting["adaptive"])
         tables[f"{called} conditions"] = _conditions(setting["conditions"])
@@ -36,11 +37,14 @@ def made() -> Made:
 
 def _facts(found: Json) -> Iterator[str]:
     yield f"{SEEDS} fresh seeds"
-    tries = [
-        sum(network.family in side for network in SETTINGS["ped2_ut"].pilots)
-        for side in (CONSTRAINED, SUPERVISED)
-    ]
-    yield f"({tries[0]} and {tries[1]})"
+    ut, dust = (
+        [
+            sum(network.method in side for network in SETTINGS[name].pilots)
+            for side in (CONSTRAINED, SUPERVISED)
+        ]
+        for name in ("ped2_ut", "ped2_dust")
+    )
+    yield f"({ut[0]} and {ut[1]}; DUST {dust[0]} and {dust[1]})"
     yield f"from 0 to {100 * LARGEST:g} %"
     yield f"within {100 * EQUIVALENT:g} % of plain training's error"
     yield f"an allowance of {100 * CHOSEN_AT:g} %"
@@ -54,26 +58,37 @@ def percent(value: float, *, signed: bool = False) -> str:
 
 
 def _frontier(frontiers: Json) -> str:
-    """Of every family the reduction, and the end's cost, at each allowance; and its reach."""
+    """Of every method the reduction, and the end's cost, at each allowance; and their mean."""
     rows = [
         [
-            JOINT.get(family, family),
+            JOINT.get(method, method),
             *(f"{percent(at['reduction'])}; {percent(at['cost'], signed=True)}" for at in of),
-            percent(fmean(frontiers["reach"][family]["by_seed"])),
+            percent(fmean(frontiers["mean reduction"][method]["by_seed"])),
         ]
-        for family, of in frontiers["shown"].items()
+        for method, of in frontiers["shown"].items()
     ]
     head = [f"at {100 * allowance:g} %" for allowance in SHOWN]
-    return table(["area less; end more, in %", *head, "reach"], rows)
+    return table(["area less; end more, in %", *head, "mean reduction"], rows)
 
 
 def _against(tests: Sequence[Mapping[str, Json]]) -> str:
-    """Differences of reach, in points of per cent; the first is the primary one."""
+    """Differences of mean reductions, in points of per cent; the first is the primary one."""
     rows = [
         [*(JOINT.get(str(of[who]), str(of[who])) for who in ("side", "rival")), *_tested(of)]
         for of in tests
     ]
-    return table(["network", "against", "difference of reach", "seeds", "p", "outcome"], rows)
+    return table(["network", "against", "difference", "seeds", "p", "outcome"], rows)
+
+
+def _ends(ends: Json) -> str:
+    """What is taken off plain training's error at the last layer, and constraints against each."""
+    tested = {of["rival"]: _tested(of) for of in ends["against"]}
+    rows = [
+        [JOINT.get(method, method), percent(fmean(of["by_seed"])), *tested.get(method, ["—"] * 4)]
+        for method, of in ends["reduction"].items()
+    ]
+    head = ["last layer, in %", "error less", "constrained less it", "seeds", "p", "outcome"]
+    return table(head, rows)
 
 
 def _tested(of: Mapping[str, Json]) -> list[str]:
@@ -88,10 +103,10 @@ def _tested(of: Mapping[str, Json]) -> list[str]:
 
 
 def _layers(layers: Mapping[str, Sequence[float]]) -> str:
-    """The metric after every layer, of each family's networks at one allowance."""
+    """The metric after every layer, of each method's networks at one allowance."""
     rows = [
-        [JOINT.get(family, family), *(number(value, 2) for value in of[1:])]
-        for family, of in layers.items()
+        [JOINT.get(method, method), *(number(value, 2) for value in of[1:])]
+        for method, of in layers.items()
     ]
     return table(["RMSE after layer", *map(str, range(1, len(layers["plain"])))], rows)
 
@@ -99,13 +114,13 @@ def _layers(layers: Mapping[str, Sequence[float]]) -> str:
 def _exits(adaptive: Json) -> str:
     """Mean layers used and score, of samples that stop by themselves; and all at one depth."""
     rows = []
-    for family, budgets in adaptive.items():
+    for method, budgets in adaptive.items():
         cells = []
         for of in budgets:
             depth, score = fmean(of["depth"]), fmean(of["score"])
             alone = number(fmean(of["at_one_depth"]), 2)
             cells.append(f"{number(score, 2)} by {number(depth, 1)}; {alone}")
-        rows.append([JOINT.get(family, family), *cells])
+        rows.append([JOINT.get(method, method), *cells])
     head = [f"at most {of['budget']:g}" for of in adaptive["plain"]]
     return table(["RMSE by layers used; all at one", *head], rows)
 

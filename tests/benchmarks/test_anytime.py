@@ -8,24 +8,36 @@ import torch
 from torch import Tensor
 
 from benchmarks.anytime import measured
-from benchmarks.anytime.declared import ALWAYS, SETTINGS, Network, constrained, supervised
+from benchmarks.anytime.declared import (
+    ALWAYS,
+    SETTINGS,
+    Network,
+    constrained,
+    held,
+    longer,
+    supervised,
+)
 from benchmarks.anytime.judged import (
     ALLOWANCES,
     LARGEST,
+    PRIMARY,
     chosen,
     decided,
     judged,
-    reach,
+    mean_reduction,
+    methods_of,
     reduction,
 )
 from benchmarks.anytime.measured import THRESHOLDS, Seed, exits, measured_seed, recorded, train
 from benchmarks.anytime.rivals import Uncertainty, WithExits, scheduled
 from tests.support.oracles import TINY
+from trainables.config.arm import ArmConfig
 from trainables.training import Training
 
 BASE = TINY.with_fields(
     {"steps": 6, "report_every": 6, "dtype": "float64", "early_stop": False, "shifts": ["blur"]}
 )
+DUST = BASE.with_fields({"model.name": "dust", "model.variant": "per_layer"})
 LAYERS = BASE.model.layers
 ONE = torch.zeros((), dtype=torch.float64)
 
@@ -56,7 +68,7 @@ def test_fixed_weights_train_as_the_products_deep_supervision_bit_for_bit() -> N
             "constraint.supervision_decay": 0.5,
         },
     )
-    seed = Seed(BASE, 3, "dev")
+    seed = Seed(BASE, 3, "dev", {})
     assert ends_alike(*trained(seed, ours, theirs, weights={}))
 
 
@@ -66,10 +78,13 @@ def test_weights_replayed_on_their_own_seed_train_the_same_network(
     monkeypatch.setattr(measured, "SOURCE_SEED", 3)
     (network,) = constrained(detached=True, alphas=(0.3,), dual_lr=0.5)
     again = Network("again", "", "replayed", fields=network.fields)
-    weights = recorded(BASE, [again])
+    (mean,) = held([network])
+    weights = recorded(BASE, [again, mean])
     assert weights["again"].shape == (BASE.steps, LAYERS + 1)
+    for row in weights[mean.name]:
+        assert row == pytest.approx(weights["again"].mean(axis=0))
     assert (weights["again"][-1, 1:-1] > 0).any()
-    seed = Seed(BASE, 3, "dev")
+    seed = Seed(BASE, 3, "dev", {})
     assert ends_alike(*trained(seed, network, again, weights=weights))
 
 
@@ -93,8 +108,11 @@ def test_learnt_variances_come_to_the_losses() -> None:
     assert weights_F[0] == 0.0
 
 
-def test_gradnorm_without_weight_is_plain_training_and_its_weights_keep_their_sum() -> None:
-    seed = Seed(BASE, 3, "dev")
+@pytest.mark.parametrize("base", [BASE, DUST], ids=["ut", "dust"])
+def test_gradnorm_without_weight_is_plain_training_and_its_weights_keep_their_sum(
+    base: ArmConfig,
+) -> None:
+    seed = Seed(base, 3, "dev", {})
     none = Network("none", "", "gradnorm", knobs={"omega": 0.0})
     ours, plain = trained(seed, none, ALWAYS[0], weights={})
     for a, b in zip(ours.parameters, plain.parameters, strict=True):
@@ -106,7 +124,7 @@ def test_gradnorm_without_weight_is_plain_training_and_its_weights_keep_their_su
 
 
 def test_exits_begin_as_the_layers_and_leave_the_network_as_it_is() -> None:
-    seed = Seed(BASE, 3, "dev")
+    seed = Seed(BASE, 3, "dev", {})
     (plain,) = trained(seed, ALWAYS[0], weights={})
     before = [p.detach().clone() for p in plain.model.parameters()]
     width = BASE.data.patch_size**2
@@ -129,7 +147,7 @@ def test_exits_begin_as_the_layers_and_leave_the_network_as_it_is() -> None:
 def test_samples_stop_at_the_first_layer_that_agrees() -> None:
     rng = np.random.default_rng(0)
     changes_LN, losses_LN = rng.uniform(0, 1, (3, 50)) ** 4, rng.uniform(0, 1, (3, 50))
-    task = Seed(BASE, 3, "dev").task
+    task = Seed(BASE, 3, "dev", {}).task
     found = exits(changes_LN, losses_LN, task)
     for i in (0, 20, 40, 60):
         stops, picked = [], []
@@ -155,7 +173,7 @@ def drawn(rng: np.random.Generator, count: int) -> dict[str, dict[str, float]]:
     }
 
 
-def test_reach_is_the_hypervolume_where_dev_is_test() -> None:
+def test_the_mean_reduction_is_the_hypervolume_where_dev_is_test() -> None:
     rng = np.random.default_rng(1)
     for count in (1, 3, 12):
         both = drawn(rng, count)
@@ -164,12 +182,12 @@ def test_reach_is_the_hypervolume_where_dev_is_test() -> None:
             1 - min(one["area"] for one in both.values() if one["end"] <= 1 + allowance)
             for allowance in fine
         ]
-        found = reach([name for name in both if name != "plain"], both, both)
+        found = mean_reduction([name for name in both if name != "plain"], both, both)
         # a step of the grid of allowances, at most the whole height
         assert found == pytest.approx(np.mean(best), abs=1 / len(ALLOWANCES))
 
 
-def test_reach_gains_nothing_by_the_number_of_networks_that_are_alike() -> None:
+def test_the_mean_reduction_gains_nothing_by_the_number_of_networks_that_are_alike() -> None:
     rng = np.random.default_rng(2)
     means = {}
     for count in (1, 24):
@@ -179,7 +197,7 @@ def test_reach_gains_nothing_by_the_number_of_networks_that_are_alike() -> None:
                 {n: {k: rng.normal(1, 0.01) for k in ("end", "area")} for n in drawn(rng, count)}
                 for _ in range(2)
             )
-            found.append(reach([n for n in dev if n != "plain"], dev, test))
+            found.append(mean_reduction([n for n in dev if n != "plain"], dev, test))
         means[count] = np.mean(found), np.std(found) / 20
     for mean, error in means.values():
         assert abs(mean) < 4 * error
@@ -212,6 +230,7 @@ def test_a_setting_is_trained_scored_and_judged() -> None:
         *ALWAYS,
         *supervised((0.01,), (1.0,)),
         *supervised((0.1,), (1.0,), end=0.0),
+        *longer(BASE.steps, (2,)),
         *constrained(detached=True, alphas=(0.1,)),
         *constrained(detached=False, alphas=(0.1,)),
     ]
@@ -229,6 +248,15 @@ def test_a_setting_is_trained_scored_and_judged() -> None:
     assert cut["dev end"] == plain["dev end"]
     exit_ends = found["networks"]["exits on the frozen plain network"]["test end"]
     assert exit_ends == plain["test end"]
+    ends = found["ends"]["reduction"]
+    by_name = {name: scores["test"][-1] for name, scores in of_one.items()}
+    twice = 1 - by_name["steps x 2"] / by_name["plain"]
+    assert ends["plain"]["by_seed"] == [0.0, 0.0]
+    assert ends["plain, longer"]["by_seed"] == pytest.approx([twice] * 2)
+    assert twice > 0
+    best = min(("detached 0.1", "Lagrangian 0.1"), key=lambda name: of_one[name]["dev"][-1])
+    gain = 1 - by_name[best] / by_name["plain"]
+    assert ends["constrained"]["by_seed"] == pytest.approx([gain] * 2)
     first, *others = found["frontiers"]["against"]
     assert (first["side"], first["rival"]) == ("constrained", "supervised")
     assert {of["side"] for of in others} == {"constrained", "Lagrangian", "detached"}
@@ -238,12 +266,10 @@ def test_a_setting_is_trained_scored_and_judged() -> None:
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_declared_networks_have_names_of_their_own_and_families_of_one_size(name: str) -> None:
+def test_declared_networks_have_names_of_their_own_and_both_sides_as_many(name: str) -> None:
     networks = SETTINGS[name].networks
     assert len({network.name for network in networks}) == len(networks)
-    sizes = {
-        family: sum(network.family == family for network in networks)
-        for family in ("Lagrangian", "detached", "deep supervision", "deep supervision, scheduled")
-    }
-    assert len(set(sizes.values())) == 1
-    assert min(sizes.values()) >= 12
+    methods = methods_of(networks)
+    sizes = [len(methods[side]) for side in PRIMARY]
+    assert sizes[0] == sizes[1] >= 12
+    assert {network.of for network in networks} <= {network.name for network in networks}
