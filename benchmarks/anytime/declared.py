@@ -1,9 +1,8 @@
 """Declared networks: every method's points, the same on every seed.
 
-Constraints and supervision have twelve points a form, chosen on PILOT_SEEDS and the dev split from
-what ``--pilot`` trains, before the first fresh seed. Learnt weights have nine strengths that no
-pilot chose; replayed weights are of four of the detached points; exits, networks for each depth and
-more noise have one recipe each.
+Constraints and supervision have as many points, chosen on PILOT_SEEDS and the dev split from what
+``--pilot`` trains, before the first fresh seed. UT has nine strengths of learnt weights, which no
+pilot chose, and DUST four of its pilot's five. Replayed weights are of some of the detached points.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ def constrained(*, detached: bool, alphas: Sequence[float], **fields: Json) -> l
     """The constraint at several alphas; ``fields`` are of the constraint."""
     method = "detached" if detached else "Lagrangian"
     given = {f"constraint.{name}": value for name, value in fields.items()}
-    says = "".join(f" {n} {v:g}" if isinstance(v, float) else f" {v}" for n, v in fields.items())
+    says = "".join(f" {name} {value:g}" for name, value in fields.items())
     return [
         Network(
             f"{method} {alpha:g}{says}",
@@ -193,13 +192,15 @@ _SECOND = [  # beyond the edges at which the first pilots were best
 _REPLAYED = constrained(detached=True, alphas=(0.06, 0.08, 0.1, 0.125))
 
 
-def _forms(points: Sequence[tuple[bool, float, float, Sequence[float]]]) -> list[Network]:
+def _forms(
+    points: Sequence[tuple[bool, float, float, Sequence[float]]], **fields: Json
+) -> list[Network]:
     """The constraint at several points: detached or not, dual_lr, resilience, alphas."""
     return [
         network
         for detached, dual_lr, resilience, alphas in points
         for network in constrained(
-            detached=detached, alphas=alphas, dual_lr=dual_lr, resilience=resilience
+            detached=detached, alphas=alphas, dual_lr=dual_lr, resilience=resilience, **fields
         )
     ]
 
@@ -207,16 +208,20 @@ def _forms(points: Sequence[tuple[bool, float, float, Sequence[float]]]) -> list
 _MIXED = noisier(0.15, (1.5, 2.0, 3.0))
 
 
-def _beside(networks: Sequence[Network], replays: Sequence[str], frozen: str) -> list[Network]:
+def _beside(
+    networks: Sequence[Network],
+    replays: Sequence[str],
+    frozen: str,
+    noise: Sequence[Network] = _MIXED,
+) -> list[Network]:
     """Plain networks, exits on the detached network ``frozen``, and the replays by name."""
-    named = {network.name: network for network in networks}
-    exits = Network(
-        f"exits on the frozen {frozen}",
-        "exits on frozen detached",
-        "exits",
-        of=named[frozen].name,
-    )
-    return [*ALWAYS, exits, *replayed([named[name] for name in replays]), *_MIXED]
+    exits = Network(f"exits on the frozen {frozen}", "exits on frozen detached", "exits", of=frozen)
+    return [*ALWAYS, exits, *replayed(_named(networks, replays)), *noise]
+
+
+def _named(networks: Sequence[Network], names: Sequence[str]) -> list[Network]:
+    by_name = {network.name: network for network in networks}
+    return [by_name[name] for name in names]
 
 
 _SHIFTS: Fields = {
@@ -252,30 +257,26 @@ _OF_PED2 = _forms(
 )
 
 
-def _bounded(
-    detached: bool, points: Sequence[tuple[float, float, Sequence[float]]]
+def _f0(
+    part: float,
+    *,
+    detached: Sequence[float] = (),
+    lagrangian: Sequence[float] = (),
+    dual_lr: float = 1e-3,
 ) -> list[Network]:
-    """The constraint on DUST: f0 as a part of the input's loss, dual_lr, alphas."""
-    return [
-        network
-        for reference, dual_lr, alphas in points
-        for network in constrained(
-            detached=detached,
-            alphas=alphas,
-            reference_loss=reference,
-            dual_lr=dual_lr,
-            resilience=0.3,
-        )
-    ]
+    """The constraint on DUST: f0 as a part of the input's loss, and alphas of both forms."""
+    points = [(True, dual_lr, 0.3, detached), (False, dual_lr, 0.3, lagrangian)]
+    return _forms(points, reference_loss=part)
 
 
 _WEIGHTS = (0.03, 0.1, 0.3, 1.0, 3.0)
 _DUST_PILOTS = [
     *ALWAYS,
-    *_bounded(True, [(ref, 1e-3, (0.15, 0.3, 0.45, 0.6, 0.75)) for ref in (0.06, 0.02)]),
-    *_bounded(True, [(1.0, 1e-3, (0.6, 0.75)), (0.06, 3e-5, (0.3, 0.6)), (0.01, 1e-3, (0.3,))]),
-    *_bounded(False, [(ref, 1e-3, (0.15, 0.3, 0.45, 0.6)) for ref in (0.06, 0.02)]),
-    *_bounded(False, [(1.0, 1e-3, (0.6, 0.75)), (0.06, 3e-5, (0.3, 0.6))]),
+    *_f0(0.06, detached=(0.15, 0.3, 0.45, 0.6, 0.75), lagrangian=(0.15, 0.3, 0.45, 0.6)),
+    *_f0(0.02, detached=(0.15, 0.3, 0.45, 0.6, 0.75), lagrangian=(0.15, 0.3, 0.45, 0.6)),
+    *_f0(1.0, detached=(0.6, 0.75), lagrangian=(0.6, 0.75)),
+    *_f0(0.06, detached=(0.3, 0.6), lagrangian=(0.3, 0.6), dual_lr=3e-5),
+    *_f0(0.01, detached=(0.3,)),
     *supervised(_WEIGHTS, (1.0, 0.4)),
     *supervised((10.0,), (1.0,)),
     *supervised((0.3, 1.0, 3.0, 10.0), (1.0,), end=0.0, until=1.0),
@@ -288,12 +289,14 @@ _DUST_PILOTS = [
 ]
 
 _OF_DUST = [
-    *_bounded(True, [(0.06, 1e-3, (0.45, 0.6, 0.75)), (0.02, 1e-3, (0.3, 0.45, 0.6, 0.75))]),
-    *_bounded(True, [(0.01, 1e-3, (0.3,))]),
-    *_bounded(False, [(0.06, 3e-5, (0.6,)), (0.06, 1e-3, (0.45,)), (0.02, 1e-3, (0.45,))]),
-    *_bounded(False, [(1.0, 1e-3, (0.6,))]),
+    *_f0(0.06, detached=(0.45, 0.6, 0.75), lagrangian=(0.45,)),
+    *_f0(0.02, detached=(0.3, 0.45, 0.6, 0.75), lagrangian=(0.45,)),
+    *_f0(0.01, detached=(0.3,)),
+    *_f0(0.06, lagrangian=(0.6,), dual_lr=3e-5),
+    *_f0(1.0, lagrangian=(0.6,)),
 ]
-_REPLAYED_DUST = [n for n in _OF_DUST if n.name.startswith("detached 0.6 reference_loss 0.02")]
+_DUST_REPLAY = "detached 0.6 dual_lr 0.001 resilience 0.3 reference_loss 0.02"
+_DUST_STEPS = 1200
 
 SETTINGS: Mapping[str, Setting] = {
     "photographs_ut": Setting(
@@ -369,13 +372,13 @@ SETTINGS: Mapping[str, Setting] = {
             "ped2_dust",
             "ucsd_ped2-dust-L5-g0.13-detached",
             train_gamma=0.15,
-            # Plain training is best at both on dev, of rates from 0.001 to 0.1 and clips from 1e-5
-            # to none. A clip of 1 acts on constrained gradients alone, since multipliers grow: they
-            # would be normalised, and plain training's not.
+            # Best of plain training on dev: of rates from 0.001 to 0.1 at a clip of 1, then of
+            # clips from 1e-5 to none. A clip of 1 normalises the gradients of multipliers that
+            # grow, and plain training's at some steps only.
             primal_lr=0.02,
             grad_clip=1e-3,
-            steps=1200,
-            report_every=1200,
+            steps=_DUST_STEPS,
+            report_every=_DUST_STEPS,
             batch_size=32,
             eval_windows=24,
             **{"data.frame_size": 48, "data.patch_size": 8, "model.atoms_per_side": 12},
@@ -388,17 +391,9 @@ SETTINGS: Mapping[str, Setting] = {
             **_SHIFTS,
         ),
         networks=[
-            *ALWAYS,
-            Network(
-                f"exits on the frozen {_REPLAYED_DUST[0].name}",
-                "exits on frozen detached",
-                "exits",
-                of=_REPLAYED_DUST[0].name,
-            ),
-            *replayed(_REPLAYED_DUST),
-            *held(_REPLAYED_DUST),
-            *noisier(0.15, (2.0,)),
-            *longer(1200, (2, 4)),
+            *_beside(_OF_DUST, [_DUST_REPLAY], _DUST_REPLAY, noisier(0.15, (2.0,))),
+            *held(_named(_OF_DUST, [_DUST_REPLAY])),
+            *longer(_DUST_STEPS, (2, 4)),
             *_OF_DUST,
             *supervised((0.03, 0.1, 0.3, 1.0), (1.0,)),
             *supervised((0.1, 1.0), (0.4,)),

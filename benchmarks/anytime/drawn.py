@@ -16,6 +16,7 @@ STYLES = {  # methods, in the order of the legend: colour and mark
     "deep supervision, scheduled": ("#56B4E9", "v"),
     "learnt weights": ("#009E73", "D"),
     "replayed weights": ("#CC79A7", "P"),
+    "mean of replayed weights": ("#CC79A7", "p"),
     "plain, longer": ("#444444", "+"),
     "exits on frozen plain": ("#999999", "X"),
     "exits on frozen detached": ("#8B4513", "x"),

@@ -130,16 +130,17 @@ def train(trainings: Sequence[Training]) -> None:
 def recorded(base: ArmConfig, networks: Sequence[Network]) -> dict[str, Floats]:
     """The weights of each constrained run of SOURCE_SEED, by the name of the replayed network."""
     seed = Seed(base, SOURCE_SEED, "dev", {})
-    trainings = []
-    for network in networks:
-        config = seed.run(network)
+    runs = {network.name: seed.run(network) for network in networks}
+    trainings = {}
+    for config in runs.values():
         weighting = Recording(seed.own(config), torch.zeros((), dtype=seed.dtype))
         model = build_model(config, seed.task).to(seed.dtype)
-        trainings.append(Training(config, seed.task, model, weighting))
-    train(trainings)
+        trainings[config.signature()] = Training(config, seed.task, model, weighting)
+    train(list(trainings.values()))
     found = {}
-    for network, training in zip(networks, trainings, strict=True):
-        weights_SF = cast(Recording, training.weighting).weights_SF
+    for network in networks:
+        weighting = cast(Recording, trainings[runs[network.name].signature()].weighting)
+        weights_SF = weighting.weights_SF
         if network.knobs:
             weights_SF = np.broadcast_to(weights_SF.mean(axis=0), weights_SF.shape)
         found[network.name] = weights_SF
