@@ -151,7 +151,7 @@ def test_anytime_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its command with the first networks of every method: they go on where they were."""
     out, figures = tmp_path / "anytime.json", tmp_path / "figures"
     whole = anytime.SETTINGS["photographs_ut"]
-    first = {network.family: network.name for network in reversed(whole.networks)}
+    first = {network.method: network.name for network in reversed(whole.networks)}
     kept = {*first.values(), *(network.of for network in whole.networks)}
     few = replace(whole, networks=[n for n in whole.networks if n.name in kept], pilots=[])
     monkeypatch.setitem(anytime.SETTINGS, "photographs_ut", few)  # type: ignore[arg-type]
