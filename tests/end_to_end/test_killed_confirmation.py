@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 KILLS = 10
 WORDS = ("confirm", "mine", "--seeds", "6", "--controls", "detached,mixed_gamma")
-LONG = SPACE_FILE.replace("steps=4, report_every=2", "steps=800, report_every=40").replace(
+LONG = SPACE_FILE.replace("steps=4, report_every=2", "steps=480, report_every=40").replace(
     'Setting("only", {})', 'Setting("only", {"constraint.reference_loss": 30.0})'
 )
 PLACES = ("environment", "eval_seconds", "train_seconds")
