@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 
 import benchmarks.anytime.__main__ as anytime
+from benchmarks import text_shifts
 from benchmarks.imitated.arms import definition
 from benchmarks.pages.paper import ARMS
+from tests.support.data.text_runs import LONGEST, checkpoint_in
 
 ROOT = Path(__file__).parents[2]
 IMITATED = ("--pairs", "2", "--settings", "2")
@@ -49,7 +51,10 @@ SLOW: dict[str, tuple[str, ...]] = {
         "--small", "2", "--large", "4", "--settings", "2", "--stores", "s3", "--tune", "8",
     ),
     "search_replay": ("--samplers", "tpe", "ctpe", "gp", "--repeats", "1", "--most", "10"),
-    "time_to_table": ("--repeats", "1", *QUICK),
+    "time_to_table": (
+        "--repeats", "1", *QUICK, "--only", "strong stock", "--only", "stock untracked",
+        "--only", "product fused", "--only", "product untracked", "--only", "product new workers",
+    ),
     "tracking": ("--repeats", "1"),
     "training_step": ("--case", "ut", "--blocks", "1"),
 }  # fmt: skip
@@ -58,7 +63,7 @@ IN_A_BROWSER: dict[str, tuple[str, ...]] = {
     "report_size": IMITATED,
 }
 # These train on data sets or weights of the reader's own.
-ON_REAL_DATA = ("anytime", "dual_optimizers", "leads", "paper_words")
+ON_REAL_DATA = ("anytime", "dual_optimizers", "leads", "paper_words", "text_shifts")
 ON_A_DECODER = ("estimated_feasibility", "estimator_noise")
 
 
@@ -183,6 +188,26 @@ def test_paper_words_runs(real_data: Path, tmp_path: Path) -> None:
     (part,) = json.loads(out.read_text("utf-8")).values()
     arms = [pair[arm] for row in part["rows"].values() for pair in row["pairs"] for arm in ARMS]
     assert {arm["status"] for arm in arms} == {"finished"}, arms[0]["reason"]
+
+
+@pytest.mark.slow
+def test_text_shifts_runs(real_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On one genre of MNLI, and scored on the others."""
+    out, setting = tmp_path / "text_shifts.json", text_shifts.SETTINGS["mnli_minilm"]
+    few = replace(setting, base=setting.base.with_fields({"model.layers": 3}))
+    monkeypatch.setitem(text_shifts.SETTINGS, "mnli_minilm", few)  # type: ignore[arg-type]
+    short = "steps=2,report_every=2,batch_size=4,eval_windows=2,data.max_items=40"
+    short += f",data.max_length={LONGEST},model.checkpoint={checkpoint_in(tmp_path / 'encoder')}"
+    words = ["--only", "mnli_minilm", "--seeds", "2", "--out", str(out), "--set", short]
+    words += ["--store", str(tmp_path / "store"), "--data", str(real_data / "mnli")]
+    monkeypatch.setattr(sys, "argv", ["text_shifts", *words])
+    text_shifts.main()
+    found = json.loads(out.read_text("utf-8"))["mnli_minilm"]
+    assert list(found["by_seed"]) == ["7000", "7001"]
+    conditions = found["by_seed"]["7000"]["plain"]["conditions"]
+    assert set(text_shifts.GENRES) < set(conditions)
+    tests = found["tested"]["plain"]
+    assert {of["condition"] for of in tests} == set(conditions)
 
 
 @pytest.mark.slow
