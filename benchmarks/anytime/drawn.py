@@ -1,9 +1,11 @@
-"""Figure of a setting: methods' frontiers, and what a layer is worth."""
+"""Figure of a setting: methods' frontiers, what a layer is worth, and stopping by sample."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 from benchmarks.anytime.judged import LARGEST
 from trainables.plain import Json
@@ -22,6 +24,13 @@ STYLES = {  # methods, in the order of the legend: colour and mark
     "exits on frozen detached": ("#8B4513", "x"),
     "a network for each depth": ("#666666", "h"),
 }
+STOPPING = {  # methods whose samples stop by themselves: colour and label
+    "plain": ("#000000", "plain"),
+    "constrained": ("#D55E00", "constrained"),
+    "supervised": ("#0072B2", "deep supervision"),
+    "exits on frozen plain": ("#999999", "exits on frozen plain"),
+}
+LEGEND: Mapping[str, Any] = {"fontsize": 7.5, "frameon": False}
 MOST = 2 * LARGEST  # beyond it a network is left out: nobody would give up so much
 
 
@@ -32,8 +41,8 @@ def draw(setting: Json, path: Path) -> None:
 
     networks = setting["networks"]
     plain = networks["plain"]
-    figure = Figure(figsize=(9.6, 4.2), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure = Figure(figsize=(13.2, 4.6), layout="constrained")
+    left, right, stopping = figure.subplots(1, 3)
     for method, (colour, mark) in STYLES.items():
         points = [
             (
@@ -56,14 +65,25 @@ def draw(setting: Json, path: Path) -> None:
     left.axvline(0, color="#bbbbbb", lw=0.8, zorder=0)
     left.set_xlabel("last layer's error over plain training's, in %")
     left.set_ylabel("mean error of all layers over plain's, in %")
-    left.legend(fontsize=7.5, frameon=False)
+    figure.legend(*left.get_legend_handles_labels(), **LEGEND, loc="outside lower center", ncols=6)
     right.set_xlabel("layer that is read")
     right.set_ylabel("RMSE in grey levels, at an allowance of 1 %")
-    right.set_yscale("log")
-    right.yaxis.set_major_formatter(ScalarFormatter())
-    right.yaxis.set_minor_formatter(ScalarFormatter())
-    right.set_xticks(range(1, len(setting["layers"]["plain"])))
-    for axes in (left, right):
+    for method, (colour, label) in STOPPING.items():
+        budgets = setting["adaptive"].get(method, [])
+        points = [(fmean(of["depth"]), fmean(of["score"])) for of in budgets]
+        if points:
+            stopping.plot(*zip(*points, strict=True), color=colour, marker=".", label=label, lw=1.4)
+    cut = setting["layers"]["a network for each depth"][1:]
+    stopping.plot(range(1, len(cut) + 1), cut, "h", color="#666666", label="a network for each")
+    stopping.set_xlabel("mean layers used, by samples that stop")
+    stopping.set_ylabel("RMSE in grey levels")
+    stopping.legend(**LEGEND)
+    for axes in (right, stopping):
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(ScalarFormatter())
+        axes.yaxis.set_minor_formatter(ScalarFormatter())
+        axes.set_xticks(range(1, len(setting["layers"]["plain"])))
+    for axes in (left, right, stopping):
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(color="#eeeeee", lw=0.6)
         axes.set_axisbelow(True)

@@ -6,8 +6,8 @@ dev split, among those whose end there is worse than plain training's by the all
 is scored on the test split, as the reduction of plain training's area on the same seed. A method's
 mean reduction is over allowances from 0 to LARGEST, so that neither it nor a comparison
 gains by the number of networks that a maximum is taken over. The unit is the seed, and differences
-are paired. One contrast a setting is primary, PRIMARY; Holm's correction is over all others, over
-those of the last layer alone, and over the test conditions of a rival.
+are paired. One contrast a setting is primary, PRIMARY; Holm's correction is over all others of
+areas, over those of the last layer, of samples that stop, and of each rival's test conditions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from statistics import fmean
 
 import numpy as np
 
-from benchmarks.anytime.declared import LONGER, NOISE, NOISIER, PLAIN, Network, Setting
+from benchmarks.anytime.declared import NOISIER, PLAIN, Network, Setting
 from benchmarks.leads.judged import interval
 from sweep.statistics.multiplicity import holm
 from sweep.statistics.paired import mean_and_error, t_p
@@ -34,7 +34,14 @@ EQUIVALENT = 0.01  # of plain training's error: no effect of interest
 CONSTRAINED = ("Lagrangian", "detached")
 SUPERVISED = ("deep supervision", "deep supervision, scheduled")
 PRIMARY = ("constrained", "supervised")
-BUDGETS = (1.5, 2.0, 3.0, 4.0)  # mean layers per sample
+# Constrained networks that other methods are made from: those are compared with them alone.
+SOURCES = "detached, replayed elsewhere"
+REPLAYS = ("replayed weights", "mean of replayed weights")
+SAME_END = ("exits on frozen plain", "a network for each depth")  # plain training's last layer
+FROZEN = "exits on frozen detached"  # a constrained network's last layer
+CUT = "a plain network for each depth"
+BUDGETS = (1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5)  # mean layers per sample
+TESTED_BUDGETS = (2.0, 3.0, 4.0)
 Errors = Mapping[str, Mapping[str, float]]  # end and area, by network
 
 
@@ -71,6 +78,7 @@ def judged(setting: Setting, config: ArmConfig, by_seed: Mapping[int, Json]) -> 
         ]
         for split in ("dev", "test")
     )
+    adaptive = _adaptive(methods, by_seed, config.model.layers)
     return {
         "says": setting.says,
         "base": setting.base.changed(),
@@ -89,18 +97,22 @@ def judged(setting: Setting, config: ArmConfig, by_seed: Mapping[int, Json]) -> 
         "frontiers": _frontiers(methods, dev, test),
         "ends": _ends(methods, dev, test),
         "layers": _layers(methods, dev, by_seed),
-        "adaptive": _adaptive(methods, by_seed, config.model.layers),
+        "adaptive": adaptive,
+        "stopping": _stopping(adaptive, by_seed),
         "conditions": _conditions(config, setting.networks, dev, by_seed),
     }
 
 
 def methods_of(networks: Sequence[Network]) -> dict[str, list[str]]:
-    """Names of networks by method, and of both sides of the primary contrast."""
+    """Names of networks by method, of both sides of the primary contrast, and of SOURCES."""
     methods: dict[str, list[str]] = {}
     for network in networks:
         methods.setdefault(network.method, []).append(network.name)
     for side, parts in zip(PRIMARY, (CONSTRAINED, SUPERVISED), strict=True):
         methods[side] = [name for part in parts for name in methods.get(part, [])]
+    replayed = " ".join(name for replay in REPLAYS for name in methods.get(replay, []))
+    if sources := [name for name in methods[PRIMARY[0]] if f"weights of {name}" in replayed]:
+        methods[SOURCES] = sources
     return methods
 
 
@@ -143,12 +155,14 @@ def _frontiers(
         ]
         for method, names in methods.items()
     }
-    sides = [side for side in (PRIMARY[0], *CONSTRAINED) if methods.get(side)]
-    rivals = [f for f in methods if f not in (PLAIN, NOISE, LONGER, *sides)]
+    own = (PRIMARY[0], *CONSTRAINED, SOURCES, FROZEN)
+    pairs = [(PRIMARY[0], f) for f in methods if f not in (PLAIN, *own, *SUPERVISED, *REPLAYS)]
+    pairs += [(form, PRIMARY[1]) for form in CONSTRAINED]
+    pairs += [(FROZEN, SAME_END[0]), *((SOURCES, replay) for replay in REPLAYS)]
     differences = {
         (side, rival): np.subtract(reductions[side], reductions[rival]).tolist()
-        for side in sides
-        for rival in rivals
+        for side, rival in pairs
+        if side in reductions and rival in reductions
     }
     primary = decided({PRIMARY: differences.pop(PRIMARY)})
     return {
@@ -166,7 +180,8 @@ def _ends(
 ) -> Json:
     """What every method takes off plain training's error at the last layer; differences.
 
-    Each stands with the network of the least end on dev, whatever its inner layers are.
+    Each stands with the network of the least end on dev, whatever its inner layers are. Methods
+    that end as another one does are left out.
     """
     reductions = {
         method: [
@@ -174,13 +189,14 @@ def _ends(
             for of, scores in zip(dev, test, strict=True)
         ]
         for method, names in methods.items()
-        if method != NOISE and names
+        if names and method not in (*SAME_END, FROZEN)
     }
-    ours = reductions[PRIMARY[0]]
+    own = (PRIMARY[0], *CONSTRAINED, SOURCES)
+    pairs = [(PRIMARY[0], f) for f in reductions if f not in (*own, *SUPERVISED, *REPLAYS)]
+    pairs += [(SOURCES, replay) for replay in REPLAYS if replay in methods]
     differences = {
-        (PRIMARY[0], rival): np.subtract(ours, theirs).tolist()
-        for rival, theirs in reductions.items()
-        if rival not in (PRIMARY[0], *CONSTRAINED)
+        (side, rival): np.subtract(reductions[side], reductions[rival]).tolist()
+        for side, rival in pairs
     }
     return {
         "reduction": {method: interval(values) for method, values in reductions.items()},
@@ -275,12 +291,12 @@ def _adaptive(
     methods: Mapping[str, Sequence[str]], by_seed: Mapping[int, Json], layers: int
 ) -> Json:
     """Of every method and budget: depth and score where network and threshold are chosen on dev."""
+    budgets = [budget for budget in BUDGETS if budget < layers]
     found: dict[str, Json] = {}
     for method, names in methods.items():
         with_curves = [n for n in names if "adaptive" in next(iter(by_seed.values()))[n]]
         if not with_curves:
             continue
-        budgets = [budget for budget in BUDGETS if budget < layers]
         rows = [
             [_stopped({n: arms[n]["adaptive"] for n in with_curves}, budget) for budget in budgets]
             for arms in by_seed.values()
@@ -297,20 +313,49 @@ def _adaptive(
     return found
 
 
+def _stopping(adaptive: Json, by_seed: Mapping[int, Json]) -> Sequence[Json]:
+    """The constrained networks whose samples stop by themselves, against others, by budget.
+
+    Differences are fractions of the plain network's error at its last layer, above 0 where the
+    constrained side is better. Rivals are the other methods whose samples stop, the constrained
+    networks at one depth, and CUT, the plain network that has as many layers as the budget.
+    """
+    ends_S = np.array([arms[PLAIN]["test"][-1] for arms in by_seed.values()])
+    ours = {of["budget"]: of for of in adaptive[PRIMARY[0]]}
+    differences: dict[tuple[str, str], list[float]] = {}
+    for i, budget in enumerate(ours):
+        if budget not in TESTED_BUDGETS:
+            continue
+        rivals = {
+            rival: adaptive[rival][i]["score"]
+            for rival in (PRIMARY[1], PLAIN, *SAME_END)
+            if rival in adaptive
+        }
+        rivals["all samples at one depth"] = ours[budget]["at_one_depth"]
+        rivals[CUT] = [arms[CUT]["test"][int(budget)] for arms in by_seed.values()]
+        for rival, theirs in rivals.items():
+            less_S = np.subtract(theirs, ours[budget]["score"]) / ends_S
+            differences[f"{budget:g}", rival] = less_S.tolist()
+    return [
+        {"budget": float(budget), "rival": rival, **of}
+        for (budget, rival), of in decided(differences).items()
+    ]
+
+
 def _stopped(curves: Mapping[str, Json], budget: float) -> tuple[float, float, float]:
     """Mean layers and score on test of the best on dev within a budget; and of all at one depth.
 
     Of RMSE: the least score is the best.
     """
+    layer = int(budget) - 1
+    best_fixed = min(curves.values(), key=lambda curve: curve["dev"]["fixed"][layer])
+    fixed = best_fixed["test"]["fixed"][layer]
     tries = [
         (curve["dev"]["score"][i], name, i)
         for name, curve in curves.items()
         for i, depth in enumerate(curve["dev"]["depth"])
         if depth <= budget
     ]
-    layer = int(budget) - 1
-    best_fixed = min(curves.values(), key=lambda curve: curve["dev"]["fixed"][layer])
-    fixed = best_fixed["test"]["fixed"][layer]
     if not tries:  # no threshold stops early enough: all stop at one depth
         return float(layer + 1), fixed, fixed
     _, name, i = min(tries)

@@ -13,6 +13,7 @@ from benchmarks.anytime.judged import (
     LARGEST,
     SHOWN,
     SUPERVISED,
+    TESTED_BUDGETS,
 )
 from benchmarks.pages.made import Made, number, results, table
 from trainables.plain import Json
@@ -31,6 +32,7 @@ def made() -> Made:
         tables[f"{called} ends"] = _ends(setting["ends"])
         tables[f"{called} layers"] = _layers(setting["layers"])
         tables[f"{called} exits"] = _exits(setting["adaptive"])
+        tables[f"{called} stopping"] = _stopping(setting["stopping"])
         tables[f"{called} conditions"] = _conditions(setting["conditions"])
     return Made(tables, list(_facts(found)), start="At each *allowance*")
 
@@ -117,12 +119,27 @@ def _exits(adaptive: Json) -> str:
     for method, budgets in adaptive.items():
         cells = []
         for of in budgets:
+            if of["budget"] not in TESTED_BUDGETS:
+                continue
             depth, score = fmean(of["depth"]), fmean(of["score"])
             alone = number(fmean(of["at_one_depth"]), 2)
             cells.append(f"{number(score, 2)} by {number(depth, 1)}; {alone}")
         rows.append([JOINT.get(method, method), *cells])
-    head = [f"at most {of['budget']:g}" for of in adaptive["plain"]]
+    head = [f"at most {budget:g}" for budget in TESTED_BUDGETS]
     return table(["RMSE by layers used; all at one", *head], rows)
+
+
+def _stopping(tests: Sequence[Mapping[str, Json]]) -> str:
+    """Constrained networks whose samples stop, against others, in % of plain's last error."""
+    rows = [
+        [
+            number(float(of["budget"]), 0),
+            JOINT.get(str(of["rival"]), str(of["rival"])),
+            *_tested(of),
+        ]
+        for of in tests
+    ]
+    return table(["layers at most", "against", "error less", "seeds", "p", "outcome"], rows)
 
 
 def _conditions(conditions: Mapping[str, Mapping[str, Json]]) -> str:

@@ -15,12 +15,16 @@ from benchmarks.anytime.declared import (
     constrained,
     held,
     longer,
+    replayed,
     supervised,
 )
 from benchmarks.anytime.judged import (
     ALLOWANCES,
     LARGEST,
     PRIMARY,
+    REPLAYS,
+    SOURCES,
+    TESTED_BUDGETS,
     chosen,
     decided,
     judged,
@@ -234,9 +238,11 @@ def test_a_setting_is_trained_scored_and_judged() -> None:
         *constrained(detached=True, alphas=(0.1,)),
         *constrained(detached=False, alphas=(0.1,)),
     ]
+    networks += replayed(networks[-2:-1])
     setting = SETTINGS["photographs_ut"]
     setting = type(setting)(setting.says, BASE, networks, ())
-    of_one = measured_seed(BASE, networks, {}, 1, "test", {"photographs": ""})
+    weights = recorded(BASE, networks[-1:])
+    of_one = measured_seed(BASE, networks, weights, 1, "test", {"photographs": ""})
     by_seed = {1: of_one, 2: of_one}
     found = judged(setting, BASE, by_seed)
     plain = found["networks"]["plain"]
@@ -259,10 +265,29 @@ def test_a_setting_is_trained_scored_and_judged() -> None:
     assert ends["constrained"]["by_seed"] == pytest.approx([gain] * 2)
     first, *others = found["frontiers"]["against"]
     assert (first["side"], first["rival"]) == ("constrained", "supervised")
-    assert {of["side"] for of in others} == {"constrained", "Lagrangian", "detached"}
+    assert {(of["side"], of["rival"]) for of in others} == {
+        ("constrained", "plain, longer"),
+        ("constrained", "exits on frozen plain"),
+        ("constrained", "a network for each depth"),
+        ("Lagrangian", "supervised"),
+        ("detached", "supervised"),
+        (SOURCES, REPLAYS[0]),
+    }
+    assert {of["rival"] for of in found["ends"]["against"]} == {
+        "plain",
+        "plain, longer",
+        "supervised",
+        REPLAYS[0],
+    }
     assert set(found["conditions"]) == {"blur 2", "blur 5", "photographs", "unseen noise"}
     for budgets in found["adaptive"].values():
         assert all(depth <= LAYERS for of in budgets for depth in of["depth"])
+    stopping = {(of["budget"], of["rival"]): of["by_seed"][0] for of in found["stopping"]}
+    (two,) = (of for of in found["adaptive"]["constrained"] if of["budget"] == 2.0)
+    assert two["budget"] in TESTED_BUDGETS
+    cut_at_two = of_one["a plain network for each depth"]["test"][2]
+    expected = (cut_at_two - two["score"][0]) / layers[-1]
+    assert stopping[2.0, "a plain network for each depth"] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("name", SETTINGS)
