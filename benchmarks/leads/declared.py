@@ -200,6 +200,22 @@ H6 = Lead(
     controls={"deep supervision": supervision(0.005)},
     first_seed=2000,  # the confirmation had those from 1000 on
 )
+CLIPPED: Fields = {"grad_clip": 1e-3}
+H7 = Lead(
+    asks="Is that gain more than what normalised gradients give plain training?",
+    base=PER_LAYER,
+    plain={
+        "plain": PLAIN,
+        "no clip": {**PLAIN, "grad_clip": None},
+        "clip 0.01": {**PLAIN, "grad_clip": 0.01},
+        "clip 0.001": {**PLAIN, **CLIPPED},
+    },
+    judged={
+        **H6.judged,
+        **{f"{name}, clip 0.001": {**fields, **CLIPPED} for name, fields in H6.judged.items()},
+    },
+    first_seed=6000,  # a look at those from 2000 on raised the question
+)
 LEADS: Mapping[str, Lead] = {
     "H1": H1,
     "H1 on more noise": H1_MORE,
@@ -208,4 +224,5 @@ LEADS: Mapping[str, Lead] = {
     "H4": H4,
     "H5": H5,
     "H6": H6,
+    "H7": H7,
 }

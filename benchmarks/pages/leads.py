@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from statistics import fmean
 
-from benchmarks.leads.declared import LEADS, Fields
+from benchmarks.leads.declared import CLIPPED, LEADS, Fields
 from benchmarks.pages.made import Made, number, results, span, table
 from trainables.plain import Json
 
@@ -30,6 +30,8 @@ def made() -> Made:
         "video points": _points_table(_points(found["H1"])),
         "words": _leads(words, {"H3": "H3: detached UT on words"}),
         "per layer": _leads({"H6": found["H6"]}, {"H6": "H6: a dictionary per layer"}),
+        "clips": _leads({"H7": found["H7"]}, {"H7": "H7: beside other clips"}),
+        "clip points": _points_table(_points(found["H7"])),
     }
     return Made(tables, list(_facts(found)))
 
@@ -50,7 +52,7 @@ def _leads(leads: Mapping[str, Json], called: Mapping[str, str]) -> str:
             rows.append(
                 [
                     called[name],
-                    "detached" if judged.startswith("detached") else "Lagrangian",
+                    _form(judged),
                     f"**{_interval(above, digits)}**",
                     f"{above['better_in']} of {above['seeds']}",
                     number(above["sign_flip_p"], 3, short=True),
@@ -59,6 +61,13 @@ def _leads(leads: Mapping[str, Json], called: Mapping[str, str]) -> str:
             )
     head = ["lead", "form", "above the frontier", "seeds above it", "p by sign flips", "outcome"]
     return table(head, rows)
+
+
+def _form(judged: str) -> str:
+    """Which form of the constraint, and the clip where it is not the default one."""
+    _, _, clip = judged.partition(", clip ")
+    form = "detached" if judged.startswith("detached") else "Lagrangian"
+    return f"{form}, clip {clip}" if clip else form
 
 
 def _points(lead: Json) -> dict[str, tuple[float, float]]:
@@ -115,5 +124,30 @@ def _facts(found: Json) -> Iterator[str]:
     h6 = found["H6"]["verdicts"]
     twice = [v["differences"]["steps x 2"]["unseen"]["mean"] for v in h6.values()]
     yield f"by {number(-max(twice), 2)} and {number(-min(twice), 2)}"
+    yield from _clip_facts(found["H7"])
     yield f"--seeds {len(found['H6']['by_seed'])}"
     yield f"--seeds {len(found['H3']['by_seed'])}"
+
+
+def _clip_facts(h7: Json) -> Iterator[str]:
+    """What the detached form gains over plain training, by its clip, and what the rule says."""
+    lead, clips = LEADS["H7"], ("plain", "clip 0.01")
+    seeds = len(h7["by_seed"])
+    yield f"--seeds {seeds}"
+    yield f"on {seeds} later seeds"
+    yield f"a norm of {lead.base.grad_clip:g}"
+    yield f"one of {lead.judged['detached 0.2, clip 0.001']['grad_clip']:g}"
+    default, small = (h7["verdicts"]["detached 0.2"]["differences"][clip] for clip in clips)
+    found, clip = default["unseen"], lead.plain["clip 0.01"]["grad_clip"]
+    yield f"gains {_interval(found, 2)} on unseen noise, on {found['better_in']} of {seeds} seeds"
+    yield f"a clip of {clip:g} it gains {_interval(small['unseen'], 2)}"
+    yield f"on seen noise {_interval(small['seen'], 2)}"
+    of = {name: verdict["outcome"] for name, verdict in h7["verdicts"].items()}
+    assert of["lagrangian 0.116"] == of["detached 0.2"] == "ruled out"
+    assert of["detached 0.2, clip 0.001"] == "below the frontier"
+    points = _points(h7)
+    smaller = [point for name, point in points.items() if name.endswith("clip 0.001")]
+    assert min(seen for seen, _ in smaller) > max(
+        points[name][0] for name in ("plain", "lagrangian 0.116", "detached 0.2")
+    )
+    yield f"At a clip of {CLIPPED['grad_clip']:g}"
