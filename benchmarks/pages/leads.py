@@ -17,6 +17,7 @@ VIDEO = {
     "H4": "H4: constraints on 1 to 3 times the noise",
     "H5": "H5: constraints on groups of clips, worst clip",
 }
+BEYOND = "seen beyond every point"
 # Plain training of a lead's own noise and depth, where that is not "plain".
 ALIKE = {"H1 on more noise": "gamma x 3", "H2": "plain at 30"}
 
@@ -55,12 +56,13 @@ def _leads(leads: Mapping[str, Json], called: Mapping[str, str]) -> str:
                     _form(judged),
                     f"**{_interval(above, digits)}**",
                     f"{above['better_in']} of {above['seeds']}",
+                    str(verdict["where"].count(BEYOND)),
                     number(above["sign_flip_p"], 3, short=True),
                     verdict["outcome"],
                 ]
             )
-    head = ["lead", "form", "above the frontier", "seeds above it", "p by sign flips", "outcome"]
-    return table(head, rows)
+    head = ["lead", "form", "above the frontier", "seeds above it", "without a match"]
+    return table([*head, "p by sign flips", "outcome"], rows)
 
 
 def _form(judged: str) -> str:
@@ -139,15 +141,23 @@ def _clip_facts(h7: Json) -> Iterator[str]:
     yield f"one of {lead.judged['detached 0.2, clip 0.001']['grad_clip']:g}"
     default, small = (h7["verdicts"]["detached 0.2"]["differences"][clip] for clip in clips)
     found, clip = default["unseen"], lead.plain["clip 0.01"]["grad_clip"]
+    lagrangian = h7["verdicts"]["lagrangian 0.116"]["differences"]["plain"]["unseen"]
+    assert lagrangian["interval"][0] < 0 < lagrangian["interval"][1]
+    yield f"The Lagrangian's {_interval(lagrangian, 2)} over the default clip is undecided"
     yield f"gains {_interval(found, 2)} on unseen noise, on {found['better_in']} of {seeds} seeds"
     yield f"a clip of {clip:g} it gains {_interval(small['unseen'], 2)}"
     yield f"on seen noise {_interval(small['seen'], 2)}"
     of = {name: verdict["outcome"] for name, verdict in h7["verdicts"].items()}
     assert of["lagrangian 0.116"] == of["detached 0.2"] == "ruled out"
     assert of["detached 0.2, clip 0.001"] == "below the frontier"
+    beyond = h7["verdicts"]["detached 0.2, clip 0.001"]["where"].count(BEYOND)
+    yield f"without a match on {beyond} of {seeds} seeds"
     points = _points(h7)
+    least, default_ = (number(abs(points[arm][1]), 2) for arm in ("clip 0.001", "plain"))
+    yield f"the mean error with {CLIPPED['grad_clip']:g} is {least}, with the default {default_}"
     smaller = [point for name, point in points.items() if name.endswith("clip 0.001")]
     assert min(seen for seen, _ in smaller) > max(
         points[name][0] for name in ("plain", "lagrangian 0.116", "detached 0.2")
     )
+    assert points["clip 0.01"][1] == max(points[name][1] for name in ("plain", *lead.plain))
     yield f"At a clip of {CLIPPED['grad_clip']:g}"

@@ -67,7 +67,7 @@ def test_a_contrast_without_scores_by_unit_is_decided_by_seeds() -> None:
 def test_the_page_of_leads_has_what_sign_flips_say() -> None:
     made = leads.made()
     rows = [row.split(" | ") for row in made.tables["video leads"].splitlines()[2:]]
-    assert {row[4] for row in rows} == {".125"}
+    assert {row[5] for row in rows} == {".125"}
     assert "sign flips of 4 seeds have a p of .125 at the least" in made.facts
 
 
