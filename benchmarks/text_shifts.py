@@ -4,9 +4,10 @@
         --set model.checkpoint=FOLDER --data /data/aclImdb
 
 Every arm of a setting is trained on every seed and scored on the test split: at its train gamma, on
-unseen noise, under typing errors, dropped and swapped words, and elsewhere: longer and shorter
-texts, other genres of MNLI. Nothing is chosen: the points were declared before the first of these
-seeds. A store keeps what is trained, and the results are written after each seed.
+unseen noise, under typing errors, dropped and swapped words, and elsewhere with the noise of
+training: longer and shorter texts, other genres of MNLI. Nothing is chosen: the points were
+declared before the first of these seeds. A store keeps what is trained, and the results are written
+after each seed.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
+from typing import cast
 
 import torch
 
@@ -37,6 +39,7 @@ from trainables.plain import Json
 from trainables.records.arm_record import ArmRecord
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
+from trainables.tasks.texts import TextTask
 from trainables.training import from_bytes
 
 RESULTS = Path(__file__).parent / "results" / "text_shifts.json"
@@ -119,7 +122,7 @@ def by_genre(source: Path, folder: Path) -> None:
 
 
 def elsewhere(record: ArmRecord, setting: Setting, data: Path, runs: ArmStore) -> dict[str, float]:
-    """The metric at the train gamma on each of the setting's other data."""
+    """The metric on each of the setting's other data, with the noise of training."""
     stored = f"text_shifts/{record.signature}.json"
     if found := runs.objects.get_json(stored):
         return dict(found)
@@ -127,17 +130,22 @@ def elsewhere(record: ArmRecord, setting: Setting, data: Path, runs: ArmStore) -
     assert weights is not None, f"no weights of {record.signature} are kept"
     torch.set_num_threads(config.threads)
     device, dtype = torch.device(config.device), parameter_dtype(config)
-    model = None
+    own = build_task(config, device, dtype)
+    model = build_model(config, own).to(device, dtype)
+    model.load_state_dict(from_bytes(weights, device)["model"])
+    introduce(model, own)
     scores: dict[str, float] = {}
     for name, fields in setting.elsewhere.items():
         places = {"data.folder": str(data / name)} if setting.is_by_genre else {}
         other = config.with_fields({**fields, **places})
         task = build_task(other, device, dtype)
-        if model is None:
-            model = build_model(other, task).to(device, dtype)
-            model.load_state_dict(from_bytes(weights, device)["model"])
-        introduce(model, task)
-        scores[name] = measure(model, task, "test", config.train_gamma, 1).metrics(task)[-1]
+        introduce(model, task)  # by which a gamma is of these texts' embeddings
+        gamma = (
+            config.train_gamma
+            * cast(TextTask, own).embedding_std
+            / cast(TextTask, task).embedding_std
+        )
+        scores[name] = measure(model, task, "test", gamma, 1).metrics(task)[-1]
     runs.objects.put_json(stored, scores)
     return scores
 
