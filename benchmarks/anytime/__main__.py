@@ -24,7 +24,7 @@ from pathlib import Path
 from benchmarks.anytime.declared import FIRST_SEED, PILOT_SEEDS, SEEDS, SETTINGS, Setting
 from benchmarks.anytime.drawn import draw
 from benchmarks.anytime.judged import judged
-from benchmarks.anytime.measured import scored
+from benchmarks.anytime.measured import scored, units
 from benchmarks.trained import put
 from search_spaces.start_points import parse_point
 from trainables.plain import Json
@@ -67,7 +67,8 @@ def main() -> None:
             by_seed = {seed: kept(file, of) for seed, file in files.items()}
             if not options.pilot:
                 config = setting.base.with_fields(places)
-                put(options.out, name, found := judged(setting, config, by_seed))
+                found = {**judged(setting, config, by_seed), "units": units(config, others)}
+                put(options.out, name, found)
                 if options.draw:
                     draw(found, options.draw / f"{name}.svg")
 

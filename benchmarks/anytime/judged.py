@@ -4,10 +4,10 @@ A network has the metric after every layer. Its *end* is that of the last one, i
 over layers 1 to L. At each allowance a method is the network of it that has the least area on the
 dev split, among those whose end there is worse than plain training's by the allowance at most; it
 is scored on the test split, as the reduction of plain training's area on the same seed. A method's
-mean reduction is over allowances from 0 to LARGEST, so that neither it nor a comparison
-gains by the number of networks that a maximum is taken over. The unit is the seed, and differences
-are paired. One contrast a setting is primary, PRIMARY; Holm's correction is over all others of
-areas, over those of the last layer, of samples that stop, and of each rival's test conditions.
+mean reduction is over allowances from 0 to LARGEST. The unit is the seed, and differences are
+paired. One contrast a setting is primary, PRIMARY; Holm's correction is over all others of areas,
+over those of the last layer, of samples that stop, and of each rival's test conditions. Plain
+training on more noise is a rival under test conditions alone.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from statistics import fmean
 
 import numpy as np
 
-from benchmarks.anytime.declared import NOISIER, PLAIN, Network, Setting
+from benchmarks.anytime.declared import NOISE, NOISIER, PLAIN, Network, Setting
 from benchmarks.leads.judged import interval
 from sweep.statistics.multiplicity import holm
 from sweep.statistics.paired import mean_and_error, t_p
@@ -40,6 +40,7 @@ REPLAYS = ("replayed weights", "mean of replayed weights")
 SAME_END = ("exits on frozen plain", "a network for each depth")  # plain training's last layer
 FROZEN = "exits on frozen detached"  # a constrained network's last layer
 CUT = "a plain network for each depth"
+ONE_DEPTH = "all samples at one depth"
 BUDGETS = (1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5)  # mean layers per sample
 TESTED_BUDGETS = (2.0, 3.0, 4.0)
 Errors = Mapping[str, Mapping[str, float]]  # end and area, by network
@@ -71,6 +72,7 @@ def judged(setting: Setting, config: ArmConfig, by_seed: Mapping[int, Json]) -> 
     """What a setting came to: every network's scores, methods' frontiers, and their tests."""
     method_of = {network.name: network.method for network in setting.networks}
     methods = methods_of(setting.networks)
+    methods.pop(NOISE, None)
     dev, test = (
         [
             {name: errors_of(config, scores, split) for name, scores in arms.items()}
@@ -155,6 +157,10 @@ def _frontiers(
         ]
         for method, names in methods.items()
     }
+    plain_instead = {
+        method: fmean(chosen(names, d, a) == PLAIN for d in dev for a in ALLOWANCES)
+        for method, names in methods.items()
+    }
     own = (PRIMARY[0], *CONSTRAINED, SOURCES, FROZEN)
     pairs = [(PRIMARY[0], f) for f in methods if f not in (PLAIN, *own, *SUPERVISED, *REPLAYS)]
     pairs += [(form, PRIMARY[1]) for form in CONSTRAINED]
@@ -168,6 +174,7 @@ def _frontiers(
     return {
         "mean reduction": {method: interval(values) for method, values in reductions.items()},
         "shown": shown,
+        "plain_instead": plain_instead,
         "against": [
             {"side": side, "rival": rival, **of}
             for (side, rival), of in {**primary, **decided(differences)}.items()
@@ -192,11 +199,11 @@ def _ends(
         if names and method not in (*SAME_END, FROZEN)
     }
     own = (PRIMARY[0], *CONSTRAINED, SOURCES)
-    pairs = [(PRIMARY[0], f) for f in reductions if f not in (*own, *SUPERVISED, *REPLAYS)]
-    pairs += [(SOURCES, replay) for replay in REPLAYS if replay in methods]
+    side = PRIMARY[0]
     differences = {
         (side, rival): np.subtract(reductions[side], reductions[rival]).tolist()
-        for side, rival in pairs
+        for rival in reductions
+        if rival not in (*own, *SUPERVISED, *REPLAYS)
     }
     return {
         "reduction": {method: interval(values) for method, values in reductions.items()},
@@ -210,25 +217,29 @@ def _ends(
 def decided(differences: Mapping[tuple[str, str], Sequence[float]]) -> dict[tuple[str, str], Json]:
     """Intervals with p and outcomes, by Holm over all that are given.
 
-    p is the larger one of the paired t test's and of sign flips'. Better or worse at ERROR;
-    equivalent where the 95 % interval lies within EQUIVALENT of 0; else undecided.
+    p is the larger one of the paired t test's and of sign flips'. Equivalent where the 95 %
+    interval, which is not corrected, lies within EQUIVALENT of 0; else better or worse at ERROR;
+    else undecided.
     """
     found = {of: interval(values) for of, values in differences.items()}
     if any("interval" not in one for one in found.values()):
         return {of: {**one, "outcome": "too few seeds"} for of, one in found.items()}
-    raw = [
-        max(one["sign_flip_p"], float(t_p(*mean_and_error(np.array(values)), len(values))))
-        for one, values in zip(found.values(), differences.values(), strict=True)
-    ]
+    raw = []
+    for one, values in zip(found.values(), differences.values(), strict=True):
+        by_t = float(t_p(*mean_and_error(np.array(values)), len(values)))
+        raw.append(max(one["sign_flip_p"], by_t))
+        if not any(values):  # the very same networks, where t has no interval
+            one["interval"] = [0.0, 0.0]
     adjusted = holm(np.array(raw))
     for one, p in zip(found.values(), adjusted.tolist(), strict=True):
         low, high = one["interval"]
         one["p"] = p
-        if p <= ERROR:
+        if low > -EQUIVALENT and high < EQUIVALENT:
+            one["outcome"] = "equivalent"
+        elif p <= ERROR:
             one["outcome"] = "better" if one["mean"] > 0 else "worse"
         else:
-            is_equivalent = low > -EQUIVALENT and high < EQUIVALENT
-            one["outcome"] = "equivalent" if is_equivalent else "undecided"
+            one["outcome"] = "undecided"
     return found
 
 
@@ -290,7 +301,7 @@ def _conditions(
 def _adaptive(
     methods: Mapping[str, Sequence[str]], by_seed: Mapping[int, Json], layers: int
 ) -> Json:
-    """Of every method and budget: depth and score where network and threshold are chosen on dev."""
+    """Of every method and budget: depth and score of the network and rule that dev chooses."""
     budgets = [budget for budget in BUDGETS if budget < layers]
     found: dict[str, Json] = {}
     for method, names in methods.items():
@@ -298,7 +309,7 @@ def _adaptive(
         if not with_curves:
             continue
         rows = [
-            [_stopped({n: arms[n]["adaptive"] for n in with_curves}, budget) for budget in budgets]
+            [stopped({n: arms[n]["adaptive"] for n in with_curves}, budget) for budget in budgets]
             for arms in by_seed.values()
         ]
         found[method] = [
@@ -331,33 +342,38 @@ def _stopping(adaptive: Json, by_seed: Mapping[int, Json]) -> Sequence[Json]:
             for rival in (PRIMARY[1], PLAIN, *SAME_END)
             if rival in adaptive
         }
-        rivals["all samples at one depth"] = ours[budget]["at_one_depth"]
+        rivals[ONE_DEPTH] = ours[budget]["at_one_depth"]
         rivals[CUT] = [arms[CUT]["test"][int(budget)] for arms in by_seed.values()]
         for rival, theirs in rivals.items():
             less_S = np.subtract(theirs, ours[budget]["score"]) / ends_S
             differences[f"{budget:g}", rival] = less_S.tolist()
     return [
-        {"budget": float(budget), "rival": rival, **of}
+        {
+            "budget": float(budget),
+            "rival": rival,
+            "layers": fmean(ours[float(budget)]["depth"]),
+            **of,
+        }
         for (budget, rival), of in decided(differences).items()
     ]
 
 
-def _stopped(curves: Mapping[str, Json], budget: float) -> tuple[float, float, float]:
-    """Mean layers and score on test of the best on dev within a budget; and of all at one depth.
+def stopped(curves: Mapping[str, Json], budget: float) -> tuple[float, float, float]:
+    """Mean layers and score on test of the best on dev within a budget; the best at one depth's.
 
-    Of RMSE: the least score is the best.
+    All samples may stop at one depth, so that stopping by sample can only be an addition. Of RMSE:
+    the least score is the best.
     """
-    layer = int(budget) - 1
-    best_fixed = min(curves.values(), key=lambda curve: curve["dev"]["fixed"][layer])
-    fixed = best_fixed["test"]["fixed"][layer]
-    tries = [
-        (curve["dev"]["score"][i], name, i)
-        for name, curve in curves.items()
+    at_one_depth = [
+        (curve["dev"]["fixed"][i], float(i + 1), curve["test"]["fixed"][i])
+        for curve in curves.values()
+        for i in range(int(budget))
+    ]
+    by_sample = [
+        (curve["dev"]["score"][i], curve["test"]["depth"][i], curve["test"]["score"][i])
+        for curve in curves.values()
         for i, depth in enumerate(curve["dev"]["depth"])
         if depth <= budget
     ]
-    if not tries:  # no threshold stops early enough: all stop at one depth
-        return float(layer + 1), fixed, fixed
-    _, name, i = min(tries)
-    test = curves[name]["test"]
-    return test["depth"][i], test["score"][i], fixed
+    _, depth, score = min(at_one_depth + by_sample)
+    return depth, score, min(at_one_depth)[-1]

@@ -36,6 +36,7 @@ from trainables.layer_losses import layer_predictions
 from trainables.plain import Json
 from trainables.primal_dual.weighting import Weighting
 from trainables.tasks.base import Task
+from trainables.tasks.denoising import Denoising
 from trainables.training import Training
 
 CPU = torch.device("cpu")
@@ -77,6 +78,8 @@ class Seed:
             )
             for name, folder in others.items()
         }
+        for other in self.others.values():  # the noise of training, not a share of their own pixels
+            cast(Denoising, other).std = cast(Denoising, self.task).std
 
     def _task(self, config: ArmConfig) -> Task:
         return build_task(config, CPU, self.dtype)
@@ -114,6 +117,18 @@ class Seed:
         if network.kind == "uncertainty":
             return Uncertainty(config, like, network.knobs["omega"])
         return self.own(config)
+
+
+def units(base: ArmConfig, others: Mapping[str, str]) -> dict[str, dict[str, int]]:
+    """How many windows and clips the test split of the run's data and of each other has."""
+    seed = Seed(base, SOURCE_SEED, "test", others)
+    names = {base.data.name: seed.task.test_units} | {
+        name: task.test_units for name, task in seed.others.items()
+    }
+    return {
+        name: {"windows": len(of), "clips": len({unit.rsplit(":", 1)[0] for unit in of})}
+        for name, of in names.items()
+    }
 
 
 def train(trainings: Sequence[Training]) -> None:
@@ -235,7 +250,7 @@ def by_layer(seed: Seed, model: nn.Module) -> dict[str, Json]:
 def conditions(seed: Seed, model: nn.Module) -> dict[str, Json]:
     """The metric of all layers on unseen noise, and of the last one elsewhere.
 
-    Elsewhere is under the run's shifts, and on other data sets at the train gamma.
+    Elsewhere is under the run's shifts, and on other data sets with the noise of training.
     """
     config, task = seed.config, seed.task
     by_gamma = {

@@ -18,6 +18,7 @@ from benchmarks.pages import (
     leads,
     paper,
     searches,
+    shifts,
     statistics,
     steps,
 )
@@ -31,6 +32,7 @@ PAGES: Mapping[str, Callable[[], Made]] = {
     "fusion.md": steps.fused,
     "leads.md": leads.made,
     "paper.md": paper.made,
+    "shifts.md": shifts.made,
     "spaces.md": searches.made,
     "statistics.md": statistics.made,
     "text.md": steps.estimated,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import cast
+
 import numpy as np
 import pytest
 import torch
@@ -27,15 +30,21 @@ from benchmarks.anytime.judged import (
     TESTED_BUDGETS,
     chosen,
     decided,
+    errors_of,
     judged,
     mean_reduction,
     methods_of,
     reduction,
+    stopped,
+    under_conditions,
 )
 from benchmarks.anytime.measured import THRESHOLDS, Seed, exits, measured_seed, recorded, train
-from benchmarks.anytime.rivals import Uncertainty, WithExits, scheduled
+from benchmarks.anytime.rivals import Floats, Uncertainty, WithExits, scheduled
 from tests.support.oracles import TINY
+from trainables.build import build_task
 from trainables.config.arm import ArmConfig
+from trainables.plain import Json
+from trainables.tasks.denoising import Denoising
 from trainables.training import Training
 
 BASE = TINY.with_fields(
@@ -51,7 +60,7 @@ def ends_alike(one: Training, other: Training) -> bool:
     return all(torch.equal(a, b) for a, b in pairs)
 
 
-def trained(seed: Seed, *networks: Network, weights: dict[str, measured.Floats]) -> list[Training]:
+def trained(seed: Seed, *networks: Network, weights: dict[str, Floats]) -> list[Training]:
     found = [seed.training(network, weights) for network in networks]
     train(found)
     return found
@@ -148,6 +157,37 @@ def test_exits_begin_as_the_layers_and_leave_the_network_as_it_is() -> None:
 # --- stopping early -------------------------------------------------------------------------------
 
 
+def test_other_data_have_the_noise_of_training(real_data: Path) -> None:
+    seed = Seed(BASE, 3, "dev", {"ucsd_ped2": str(real_data / "ped2")})
+    other = seed.others["ucsd_ped2"]
+    gamma = 0.3  # of which little is cut at black and white
+    (noisy, *_), (clean, *_) = (other.held_out("dev", g, 0) for g in (gamma, 0.0))
+    assert isinstance(noisy.inputs, Tensor)
+    assert isinstance(clean.inputs, Tensor)
+    own = cast(Denoising, build_task(BASE, measured.CPU, torch.float64))
+    assert (noisy.inputs - clean.inputs).std().item() == pytest.approx(gamma * own.std, rel=0.1)
+    again = build_task(
+        BASE.with_fields({"data.name": "ucsd_ped2", "data.folder": str(real_data / "ped2")}),
+        measured.CPU,
+        torch.float64,
+    )
+    assert cast(Denoising, again).std != pytest.approx(own.std, rel=0.2)
+
+
+def test_dev_chooses_how_samples_stop_and_all_may_stop_at_one_depth() -> None:
+    def curve(fixed: list[float], depth: list[float], score: list[float], test: float) -> Json:
+        dev = {"fixed": fixed, "depth": depth, "score": score}
+        return {"dev": dev, "test": {k: [x + test for x in v] for k, v in dev.items()}}
+
+    curves = {
+        "a": curve([5.0, 4.0, 3.0], [2.5, 1.5], [3.2, 4.5], 0.25),
+        "b": curve([5.5, 3.8, 3.1], [3.0, 1.8], [3.1, 3.9], 0.5),
+    }
+    assert stopped(curves, 2.0) == (2.0, 4.3, 4.3)  # b, all at its second layer
+    assert stopped(curves, 2.5) == (2.75, 3.45, 4.3)  # a, by its first threshold
+    assert stopped(curves, 1.0) == (1.0, 5.25, 5.25)
+
+
 def test_samples_stop_at_the_first_layer_that_agrees() -> None:
     rng = np.random.default_rng(0)
     changes_LN, losses_LN = rng.uniform(0, 1, (3, 50)) ** 4, rng.uniform(0, 1, (3, 50))
@@ -226,6 +266,11 @@ def test_outcomes_are_corrected_for_their_number() -> None:
     assert among["c", "d"]["outcome"] == "better"
     assert decided({("a", "b"): [0.001, -0.001] * 5})["a", "b"]["outcome"] == "equivalent"
     assert decided({("a", "b"): [0.1, -0.1] * 5})["a", "b"]["outcome"] == "undecided"
+    same = decided({("a", "b"): [0.0] * 10})["a", "b"]
+    assert (same["outcome"], same["interval"], same["p"]) == ("equivalent", [0.0, 0.0], 1.0)
+    small = decided({("a", "b"): [0.002, 0.003] * 5})["a", "b"]
+    assert small["p"] < 0.01
+    assert small["outcome"] == "equivalent"
 
 
 @pytest.mark.long("every kind of network is trained")
@@ -277,9 +322,16 @@ def test_a_setting_is_trained_scored_and_judged() -> None:
         "plain",
         "plain, longer",
         "supervised",
-        REPLAYS[0],
     }
     assert set(found["conditions"]) == {"blur 2", "blur 5", "photographs", "unseen noise"}
+    dev = {name: errors_of(BASE, scores, "dev") for name, scores in of_one.items()}
+    standing = under_conditions(networks, dev)
+    errors = {of: of_one[name]["shifts"]["blur 5"] for of, name in standing.items()}
+    assert set(found["conditions"]["blur 5"]) == set(errors) - {PRIMARY[0]}
+    for rival, of in found["conditions"]["blur 5"].items():
+        expected = (errors[rival] - errors[PRIMARY[0]]) / errors["plain"]
+        assert of["by_seed"] == pytest.approx([expected] * 2)
+        assert expected
     for budgets in found["adaptive"].values():
         assert all(depth <= LAYERS for of in budgets for depth in of["depth"])
     stopping = {(of["budget"], of["rival"]): of["by_seed"][0] for of in found["stopping"]}
