@@ -308,7 +308,16 @@ def test_a_setting_is_trained_scored_and_judged() -> None:
     best = min(("detached 0.1", "Lagrangian 0.1"), key=lambda name: of_one[name]["dev"][-1])
     gain = 1 - by_name[best] / by_name["plain"]
     assert ends["constrained"]["by_seed"] == pytest.approx([gain] * 2)
+    dev, test = (
+        {name: errors_of(BASE, scores, split) for name, scores in of_one.items()}
+        for split in ("dev", "test")
+    )
+    methods = methods_of(networks)
     first, *others = found["frontiers"]["against"]
+    for of in (first, *others):
+        ours, theirs = (mean_reduction(methods[of[who]], dev, test) for who in ("side", "rival"))
+        assert of["by_seed"] == pytest.approx([ours - theirs] * 2)
+    assert first["mean"]
     assert (first["side"], first["rival"]) == ("constrained", "supervised")
     assert {(of["side"], of["rival"]) for of in others} == {
         ("constrained", "plain, longer"),
@@ -324,7 +333,6 @@ def test_a_setting_is_trained_scored_and_judged() -> None:
         "supervised",
     }
     assert set(found["conditions"]) == {"blur 2", "blur 5", "photographs", "unseen noise"}
-    dev = {name: errors_of(BASE, scores, "dev") for name, scores in of_one.items()}
     standing = under_conditions(networks, dev)
     errors = {of: of_one[name]["shifts"]["blur 5"] for of, name in standing.items()}
     assert set(found["conditions"]["blur 5"]) == set(errors) - {PRIMARY[0]}
