@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from benchmarks.anytime.judged import LARGEST
+from benchmarks.anytime.judged import CHOSEN_AT, LARGEST
 from trainables.plain import Json
 
 STYLES = {  # methods, in the order of the legend: colour and mark
@@ -25,9 +25,8 @@ STYLES = {  # methods, in the order of the legend: colour and mark
     "a network for each depth": ("#666666", "h"),
 }
 STOPPING = {  # methods whose samples stop by themselves: colour and label
-    "plain": ("#000000", "plain"),
-    "constrained": ("#D55E00", "constrained"),
-    "supervised": ("#0072B2", "deep supervision"),
+    "constrained": ("#8B0000", "constrained, both forms"),
+    "supervised": ("#00008B", "deep supervision, both kinds"),
     "exits on frozen plain": ("#999999", "exits on frozen plain"),
 }
 LEGEND: Mapping[str, Any] = {"fontsize": 7.5, "frameon": False}
@@ -63,19 +62,21 @@ def draw(setting: Json, path: Path) -> None:
         layers = setting["layers"][method][1:]
         right.plot(range(1, len(layers) + 1), layers, color=colour, marker=mark, ms=5, lw=1.4)
     left.axvline(0, color="#bbbbbb", lw=0.8, zorder=0)
-    left.set_xlabel("last layer's error over plain training's, in %")
-    left.set_ylabel("mean error of all layers over plain's, in %")
+    left.set_xlabel("change of the last layer's error, in %")
+    left.set_ylabel("change of mean error over layers, in %")
     figure.legend(*left.get_legend_handles_labels(), **LEGEND, loc="outside lower center", ncols=6)
     right.set_xlabel("layer that is read")
-    right.set_ylabel("RMSE in grey levels, at an allowance of 1 %")
+    right.set_ylabel(f"RMSE in grey levels, at an allowance of {100 * CHOSEN_AT:g} %")
     for method, (colour, label) in STOPPING.items():
         budgets = setting["adaptive"].get(method, [])
         points = [(fmean(of["depth"]), fmean(of["score"])) for of in budgets]
         if points:
             stopping.plot(*zip(*points, strict=True), color=colour, marker=".", label=label, lw=1.4)
     cut = setting["layers"]["a network for each depth"][1:]
-    stopping.plot(range(1, len(cut) + 1), cut, "h", color="#666666", label="a network for each")
-    stopping.set_xlabel("mean layers used, by samples that stop")
+    stopping.plot(
+        range(1, len(cut) + 1), cut, "h", color="#666666", label="a network for each depth"
+    )
+    stopping.set_xlabel("mean layers used")
     stopping.set_ylabel("RMSE in grey levels")
     stopping.legend(**LEGEND)
     for axes in (right, stopping):

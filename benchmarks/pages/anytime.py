@@ -56,6 +56,7 @@ def _facts(found: Json) -> Iterator[str]:
     yield f"an allowance of {100 * CHOSEN_AT:g} %"
     yield "the 95 % interval, which is not corrected"  # benchmarks/anytime/judged.py
     yield f"within {100 * EQUIVALENT:g} % of plain training's error"
+    yield f"With a clip of {SETTINGS['ped2_dust'].base.grad_clip:g}"
     yield from _of_photographs(found["photographs_ut"])
     assert CHOSEN_AT in SHOWN
     assert all(len(setting["seeds"]) == SEEDS for setting in found.values())
@@ -68,10 +69,14 @@ def _of_photographs(of: Json) -> Iterator[str]:
     low, high = (-end for end in reversed(primary["interval"]))
     assert primary["outcome"] == "worse"
     yield f"by {percent(-primary['mean'])} points ({percent(low)} to {percent(high)})"
-    ours, theirs = (
-        percent(of["frontiers"]["shown"][side][SHOWN.index(SMALL)]["reduction"]) for side in PRIMARY
-    )
-    yield f"{ours} % against {theirs} %"
+    led = []
+    for allowance in (SMALL, CHOSEN_AT):
+        shown = (of["frontiers"]["shown"][side][SHOWN.index(allowance)] for side in PRIMARY)
+        ours, theirs = (at["reduction"] for at in shown)
+        assert ours > theirs
+        led.append(f"{percent(ours)} against {percent(theirs)}")
+    yield f"At allowances of {100 * SMALL:g} and {100 * CHOSEN_AT:g} % constraints do"
+    yield f"({', '.join(led)})"
     cut = of["layers"][SAME_END[1]]
     yield f"an error of {number(cut[1], 2)} with one layer and of {number(cut[-1], 2)} with all"
     replayed = next(o for o in of["frontiers"]["against"] if o["rival"] == REPLAYS[0])
@@ -81,6 +86,12 @@ def _of_photographs(of: Json) -> Iterator[str]:
     assert set(ends) == {"equivalent"}
     alone = [one for one in of["stopping"] if one["rival"] == ONE_DEPTH]
     assert all(one["outcome"] == "equivalent" for one in alone)
+    beside = [
+        f"{one['outcome']} with {one['budget']:g}"
+        for one in of["stopping"]
+        if one["rival"] == PRIMARY[1]
+    ]
+    yield f"{', '.join(beside)}"
     deeper = [one for one in of["stopping"] if one["rival"] == CUT]
     assert all(one["outcome"] == "worse" for one in deeper)
 
@@ -102,7 +113,9 @@ def _frontier(frontiers: Json) -> str:
         for method, of in frontiers["shown"].items()
     ]
     head = [f"at {100 * allowance:g} %" for allowance in SHOWN]
-    return table(["area less; end more, in %", *head, "mean reduction", "plain instead"], rows)
+    return table(
+        ["reduction of area; loss at the end, in %", *head, "mean reduction", "plain instead"], rows
+    )
 
 
 def _against(tests: Sequence[Mapping[str, Json]]) -> str:
@@ -111,7 +124,7 @@ def _against(tests: Sequence[Mapping[str, Json]]) -> str:
         [*(JOINT.get(str(of[who]), str(of[who])) for who in ("side", "rival")), *_tested(of)]
         for of in tests
     ]
-    return table(["network", "against", "difference", "seeds", "p", "outcome"], rows)
+    return table(["network", "against", "difference", "seeds better", "p", "outcome"], rows)
 
 
 def _ends(ends: Json) -> str:
@@ -121,7 +134,7 @@ def _ends(ends: Json) -> str:
         [JOINT.get(method, method), percent(fmean(of["by_seed"])), *tested.get(method, ["—"] * 4)]
         for method, of in ends["reduction"].items()
     ]
-    head = ["last layer, in %", "error less", "constrained less it", "seeds", "p", "outcome"]
+    head = ["last layer, in %", "error less", "constraints gain", "seeds better", "p", "outcome"]
     return table(head, rows)
 
 
@@ -158,7 +171,7 @@ def _exits(adaptive: Json) -> str:
             cells.append(f"{number(score, 2)} by {number(depth, 1)}; {alone}")
         rows.append([JOINT.get(method, method), *cells])
     head = [f"at most {budget:g}" for budget in TESTED_BUDGETS]
-    return table(["RMSE by layers used; all at one", *head], rows)
+    return table(["RMSE at layers used; all at one depth", *head], rows)
 
 
 def _stopping(tests: Sequence[Mapping[str, Json]]) -> str:
@@ -172,5 +185,5 @@ def _stopping(tests: Sequence[Mapping[str, Json]]) -> str:
         ]
         for of in tests
     ]
-    head = ["layers at most", "used", "against", "error less", "seeds", "p", "outcome"]
+    head = ["layers at most", "used", "against", "gain, in %", "seeds better", "p", "outcome"]
     return table(head, rows)
