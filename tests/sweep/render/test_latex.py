@@ -182,6 +182,7 @@ def test_no_float_is_empty_where_one_row_is_taller_than_a_float() -> None:
     assert all(part.count("a label") > 0 for part in text.split(r"\end{table}")[:-1])
 
 
+@needs_latex
 def test_a_table_that_is_too_wide_is_noticed(tmp_path: Path) -> None:
     """The check itself: a line of fourteen columns beside each other, squeezed by nothing."""
     cells = " & ".join(["12.125"] * 14)
