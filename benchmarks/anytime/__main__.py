@@ -1,13 +1,14 @@
 """Comparison of networks that may stop at any layer: constraints, supervision and others.
 
-    python -m benchmarks.anytime --kept FOLDER --only ped2_ut --set data.folder=/data/ped2 \
+    python -m benchmarks.anytime --only ped2_ut --set data.folder=/data/ped2 \
         --also cuhk_avenue=/data/Avenue_Dataset --also photographs=
 
-Every network of a setting is trained on every seed and scored layer by layer on the test split.
-A seed is trained by one process and kept in the folder ``--kept``, so that a run that is ended
-goes on. ``--also`` names other data sets whose test clips it is scored on, with their folders.
-``--pilot`` trains the wider grids that the declared points were chosen from, on the dev split of
-one seed, and judges nothing. ``--draw`` writes the figures of the settings.
+Every network of a setting is trained on every seed and scored layer by layer on the test split. A
+seed is trained by one process and kept in the folder ``--kept``, so that a run that is ended goes
+on, and one whose seeds are all there trains nothing. ``--also`` names other data sets whose test
+clips it is scored on, with their folders. ``--pilot`` trains the wider grids that the declared
+points were chosen from, on the dev split of one seed, and judges nothing. ``--draw`` writes the
+figures of the settings.
 """
 
 from __future__ import annotations
@@ -30,13 +31,16 @@ from search_spaces.start_points import parse_point
 from trainables.plain import Json
 
 RESULTS = Path(__file__).parents[1] / "results" / "anytime.json"
+DIGITS = 7  # of a score that is kept
 
 
 def main() -> None:
     """Train what the folder lacks, setting by setting, then judge."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=SETTINGS, nargs="+", required=True)
-    parser.add_argument("--kept", type=Path, required=True, help="folder of scores, a file a seed")
+    parser.add_argument(
+        "--kept", type=Path, default=RESULTS.parent / "kept", help="folder of scores, a file a seed"
+    )
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--pilot", action="store_true")
@@ -61,7 +65,8 @@ def main() -> None:
             }
             for done in as_completed(running):
                 half = running[done].with_suffix(".part")
-                half.write_text(json.dumps({"of": of, **done.result()}), encoding="utf-8")
+                scores = rounded({"of": of, **done.result()})
+                half.write_text(json.dumps(scores, separators=(",", ":")) + "\n", encoding="utf-8")
                 half.replace(running[done])
                 print(running[done].stem, file=sys.stderr, flush=True)
             by_seed = {seed: kept(file, of) for seed, file in files.items()}
@@ -71,6 +76,15 @@ def main() -> None:
                 put(options.out, name, found)
                 if options.draw:
                     draw(found, options.draw / f"{name}.svg")
+
+
+def rounded(value: Json) -> Json:
+    """The same with DIGITS significant digits a number."""
+    if isinstance(value, dict):
+        return {name: rounded(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [rounded(one) for one in value]
+    return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
 
 
 def digest(setting: Setting, places: Mapping[str, Json], others: Mapping[str, str]) -> str:

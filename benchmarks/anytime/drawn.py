@@ -35,6 +35,7 @@ MOST = 2 * LARGEST  # beyond it a network is left out: nobody would give up so m
 
 def draw(setting: Json, path: Path) -> None:
     """Write the figure: means over the seeds, relative to plain training's on the same seed."""
+    from matplotlib import rc_context
     from matplotlib.figure import Figure
     from matplotlib.ticker import ScalarFormatter
 
@@ -89,7 +90,8 @@ def draw(setting: Json, path: Path) -> None:
         axes.grid(color="#eeeeee", lw=0.6)
         axes.set_axisbelow(True)
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, metadata={"Date": None})
+    with rc_context({"svg.hashsalt": path.stem}):  # else ids are drawn
+        figure.savefig(path, metadata={"Date": None})
 
 
 def _relative(values: list[float], plain: list[float]) -> float:
