@@ -31,7 +31,6 @@ from search_spaces.start_points import parse_point
 from trainables.plain import Json
 
 RESULTS = Path(__file__).parents[1] / "results" / "anytime.json"
-DIGITS = 7  # of a score that is kept
 
 
 def main() -> None:
@@ -65,8 +64,7 @@ def main() -> None:
             }
             for done in as_completed(running):
                 half = running[done].with_suffix(".part")
-                scores = rounded({"of": of, **done.result()})
-                half.write_text(json.dumps(scores, separators=(",", ":")) + "\n", encoding="utf-8")
+                half.write_text(json.dumps({"of": of, **done.result()}), encoding="utf-8")
                 half.replace(running[done])
                 print(running[done].stem, file=sys.stderr, flush=True)
             by_seed = {seed: kept(file, of) for seed, file in files.items()}
@@ -76,15 +74,6 @@ def main() -> None:
                 put(options.out, name, found)
                 if options.draw:
                     draw(found, options.draw / f"{name}.svg")
-
-
-def rounded(value: Json) -> Json:
-    """The same with DIGITS significant digits a number."""
-    if isinstance(value, dict):
-        return {name: rounded(one) for name, one in value.items()}
-    if isinstance(value, list):
-        return [rounded(one) for one in value]
-    return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
 
 
 def digest(setting: Setting, places: Mapping[str, Json], others: Mapping[str, str]) -> str:

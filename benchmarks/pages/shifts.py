@@ -79,10 +79,7 @@ def _table(tests: Tested) -> str:
     """Differences of the error in % of plain training's, above 0 where constraining is better."""
     rivals = list(next(iter(tests.values())))
     rows = [
-        [
-            condition.replace("_", " "),
-            *(_cell(of[rival]) for rival in rivals),
-        ]
+        [condition.replace("_", " "), *(_cell(of[rival]) for rival in rivals)]
         for condition, of in tests.items()
     ]
     return table(["test condition", *(f"against {RIVALS[rival]}" for rival in rivals)], rows)
