@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from benchmarks.anytime.judged import CHOSEN_AT, LARGEST
+from benchmarks.anytime.judged import CHOSEN_AT, JOINT, LARGEST
 from trainables.plain import Json
 
 STYLES = {  # methods, in the order of the legend: colour and mark
@@ -24,10 +24,10 @@ STYLES = {  # methods, in the order of the legend: colour and mark
     "exits on frozen detached": ("#8B4513", "x"),
     "a network for each depth": ("#666666", "h"),
 }
-STOPPING = {  # methods whose samples stop by themselves: colour and label
-    "constrained": ("#8B0000", "constrained, both forms"),
-    "supervised": ("#00008B", "deep supervision, both kinds"),
-    "exits on frozen plain": ("#999999", "exits on frozen plain"),
+STOPPING = {  # colours of methods whose samples stop by themselves
+    "constrained": "#8B0000",
+    "supervised": "#00008B",
+    "exits on frozen plain": "#999999",
 }
 LEGEND: Mapping[str, Any] = {"fontsize": 7.5, "frameon": False}
 MOST = 2 * LARGEST  # beyond it a network is left out: nobody would give up so much
@@ -68,10 +68,11 @@ def draw(setting: Json, path: Path) -> None:
     figure.legend(*left.get_legend_handles_labels(), **LEGEND, loc="outside lower center", ncols=6)
     right.set_xlabel("layer that is read")
     right.set_ylabel(f"RMSE in grey levels, at an allowance of {100 * CHOSEN_AT:g} %")
-    for method, (colour, label) in STOPPING.items():
+    for method, colour in STOPPING.items():
         budgets = setting["adaptive"].get(method, [])
         points = [(fmean(of["depth"]), fmean(of["score"])) for of in budgets]
         if points:
+            label = JOINT.get(method, method)
             stopping.plot(*zip(*points, strict=True), color=colour, marker=".", label=label, lw=1.4)
     cut = setting["layers"]["a network for each depth"][1:]
     stopping.plot(

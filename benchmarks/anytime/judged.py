@@ -34,6 +34,7 @@ EQUIVALENT = 0.01  # of plain training's error: no effect of interest
 CONSTRAINED = ("Lagrangian", "detached")
 SUPERVISED = ("deep supervision", "deep supervision, scheduled")
 PRIMARY = ("constrained", "supervised")
+JOINT = {"constrained": "constrained, both forms", "supervised": "deep supervision, both kinds"}
 # Constrained networks that other methods are made from: those are compared with them alone.
 SOURCES = "detached, replayed elsewhere"
 REPLAYS = ("replayed weights", "mean of replayed weights")

@@ -11,6 +11,7 @@ from benchmarks.anytime.judged import (
     CONSTRAINED,
     CUT,
     EQUIVALENT,
+    JOINT,
     LARGEST,
     ONE_DEPTH,
     PRIMARY,
@@ -24,7 +25,6 @@ from benchmarks.pages.made import Made, number, results, table
 from trainables.plain import Json
 
 SMALL = 0.005  # an allowance in the prose
-JOINT = {"constrained": "constrained, both forms", "supervised": "deep supervision, both kinds"}
 
 
 def made() -> Made:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from benchmarks.anytime.declared import NOISIER, PLAIN, SEEDS
-from benchmarks.anytime.judged import CHOSEN_AT, EQUIVALENT, PRIMARY, SHOWN
-from benchmarks.pages.anytime import JOINT, percent
+from benchmarks.anytime.judged import CHOSEN_AT, EQUIVALENT, JOINT, PRIMARY, SHOWN
+from benchmarks.pages.anytime import percent
 from benchmarks.pages.made import Made, results, table
 from trainables.plain import Json
 
