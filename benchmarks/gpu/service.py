@@ -31,7 +31,7 @@ from benchmarks.gpu.course import ROOT, Part, asked_device, course, refused_devi
 
 NEEDED = ("torch", "psutil", "ray", "optuna", "mlflow", "click", "rich", "yaml", "PIL")
 SWEEP = (sys.executable, "-m", "sweep.cli")
-LIMITS = {
+LIMITS = {  # seconds, on a GPU
     "wheels": 90,
     "whole": 150,
     "shares": 120,
@@ -41,6 +41,7 @@ LIMITS = {
     "best": 30,
     "export": 40,
 }
+SLOWER = 4  # how much longer a CPU may take, beside other work
 LEFT_OUT = ("torch-", "triton-", "nvidia_")
 KILLED = "killed"  # the name of the sweep that is
 MARK = "SWEEP_SERVICE_COURSE"  # the variable by which processes of this course are known
@@ -79,7 +80,7 @@ def parts_of(device: str, wheels: str | None, folder: Path) -> list[Part]:
         "export": [*reads["export"], "--out", str(folder / "results")],
     }
     return [
-        Part(name, command, LIMITS[name])
+        Part(name, command, LIMITS[name] * (SLOWER if device == "cpu" else 1))
         for name, command in commands.items()
         if name != "wheels" or wheels is not None
     ]

@@ -125,7 +125,7 @@ def test_the_environment_is_the_courses_own(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_the_whole_course_runs_on_a_cpu(tmp_path: Path) -> None:
     own = {"PYTHON": sys.executable, "SWEEP_GPU_DEVICE": "cpu", "OUT": str(tmp_path)}
     ran = subprocess.run(

@@ -35,6 +35,7 @@ WORKER_WRITES = [
 ]
 DRIVER_WRITES = [("proposal", "half"), ("outcome", "after")]
 LONG = {"steps": 400, "report_every": 20}
+AT_MOST_S = 300.0  # four workers are replaced, beside another test on the same two cores
 
 
 class Sweep:
@@ -76,7 +77,7 @@ class Sweep:
         self.died()
 
     def kill_a_worker(self, rng: random.Random) -> None:
-        wait_until(lambda: bool(self.faults.workers()))
+        wait_until(lambda: bool(self.faults.workers()), AT_MOST_S)
         os.kill(rng.choice(self.faults.workers()), signal.SIGKILL)
         self.died()
 
@@ -87,11 +88,11 @@ class Sweep:
     def wait_for_reports(self, more: int) -> None:
         """Until this many more reports are stored, or the sweep is over."""
         before = reports(self.objects)
-        wait_until(lambda: reports(self.objects) >= before + more or self.is_over)
+        wait_until(lambda: reports(self.objects) >= before + more or self.is_over, AT_MOST_S)
 
     def wait_for_the_orders(self) -> None:
         """Until every ordered death has happened; workers die, the driver goes on."""
-        wait_until(lambda: not self.faults.pending() or self.is_over)
+        wait_until(lambda: not self.faults.pending() or self.is_over, AT_MOST_S)
         assert not self.faults.pending()
 
     @property
@@ -100,7 +101,7 @@ class Sweep:
 
     def finish(self) -> None:
         """Start a last time, undisturbed."""
-        code, out, err = self.start().wait(timeout_s=300)
+        code, out, err = self.start().wait(timeout_s=AT_MOST_S)
         assert code == 0, out + err
         self.look()
 
@@ -131,7 +132,7 @@ def disturb(sweep: Sweep, rng: random.Random) -> None:
         if sweep.driver is None or sweep.is_over:
             sweep.start()
         assert sweep.driver is not None
-        sweep.driver.process.wait(timeout=150)
+        sweep.driver.process.wait(timeout=AT_MOST_S)
         assert not sweep.faults.pending()
         assert sweep.driver.process.returncode == -signal.SIGKILL
         sweep.driver.kill()
