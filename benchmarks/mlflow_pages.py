@@ -74,7 +74,7 @@ def tracked(root: Path, asked: Definition) -> str:
     return uri
 
 
-def pages(uri: str, asked: Definition) -> dict[str, tuple[str, str]]:
+def pages(uri: str, asked: Definition, compared: int) -> dict[str, tuple[str, str]]:
     """Of each page, behind the server's address: where it is, and when it can be used."""
     searched = searched_fields(asked.space)
     pairs, _, every, feasible = views(searched)
@@ -82,20 +82,23 @@ def pages(uri: str, asked: Definition) -> dict[str, tuple[str, str]]:
     whole = View("whole", "All of them", {**pairs.state, "runsHiddenMode": "SHOW_ALL"})
     client.set_experiment_tag("1", TAG + whole.key, whole.text(0))
     runs = search_runs(client, "1", "tags.in_shown_pair = 'yes'")
-    ids = [run.info.run_id for run in runs][:COMPARED]
-    assert len(ids) == COMPARED
+    ids = [run.info.run_id for run in runs][:compared]
+    assert len(ids) == compared
     numbers = f"runs={quote(json.dumps(ids))}&experiments={quote(json.dumps(['1']))}"
     return {  # on a chart of constrained arms alone half of the runs have a line
-        "winner_pairs": (pairs.address("1"), f"{LISTED} && {_drawn(6, DRAWN // 2)}"),
+        "winner_pairs": (pairs.address("1"), f"{LISTED} && {_drawn(6, min(DRAWN, compared) // 2)}"),
         "all_arms": (
             every.address("1"),
             f"{LISTED} && document.querySelectorAll('.plotly, .parcoords, canvas').length > 1",
         ),
         "feasible_proposals": (feasible.address("1"), LISTED),
-        "winner_pairs_100_runs": (whole.address("1"), f"{LISTED} && {_drawn(3, COMPARED // 2)}"),
-        "compare_100_runs": (
+        f"winner_pairs_{compared}_runs": (
+            whole.address("1"),
+            f"{LISTED} && {_drawn(3, compared // 2)}",
+        ),
+        f"compare_{compared}_runs": (
             f"#/compare-runs?{numbers}",
-            f"document.body.innerText.includes('Comparing {COMPARED} Runs') && {PLOTS}.length > 0"
+            f"document.body.innerText.includes('Comparing {compared} Runs') && {PLOTS}.length > 0"
             " && document.body.innerText.includes('train_gamma')",
         ),
     }
@@ -149,7 +152,8 @@ def main() -> None:
     """Run it and print the JSON."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--pairs", type=int, default=PAIRS)
-    parser.add_argument("--settings", type=int, default=SETTINGS, help="50 or more")
+    parser.add_argument("--settings", type=int, default=SETTINGS)
+    parser.add_argument("--compared", type=int, default=COMPARED, help="at most two a setting")
     parser.add_argument("--repeats", type=int, default=REPEATS)
     options = parser.parse_args()
     asked = definition(options.pairs, options.settings)
@@ -159,10 +163,10 @@ def main() -> None:
         root = Path(folder) / "root"
         uri = tracked(root, asked)
         with served(uri, root) as base:
-            for name, (address, ready) in pages(uri, asked).items():
+            for name, (address, ready) in pages(uri, asked, options.compared).items():
                 times = [opened(base, address, ready) for _ in range(options.repeats)]
                 first, again = ([pair[k] for pair in times] for k in (0, 1))
-                goal = COMPARISON_GOAL_S if "100" in name else GOAL_S
+                goal = COMPARISON_GOAL_S if name.endswith("_runs") else GOAL_S
                 found[name] = {"first": spread(first), "again": spread(again), "goal": goal}
                 _aside(f"{name}: {found[name]}")
     about = {

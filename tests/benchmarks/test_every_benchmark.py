@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import benchmarks.anytime.__main__ as anytime
-from benchmarks import text_shifts
+from benchmarks import dual_optimizers, text_shifts
 from benchmarks.imitated.arms import definition
 from benchmarks.pages.paper import ARMS
 from tests.support.data.text_runs import LONGEST, checkpoint_in
@@ -48,18 +48,27 @@ SLOW: dict[str, tuple[str, ...]] = {
     ),
     "overhead": ("--arms", "2", "--seconds", "0.05", "--workers", "1", "--repeats", "1"),
     "scale on S3 and Tune": (
-        "--small", "2", "--large", "4", "--settings", "2", "--stores", "s3", "--tune", "8",
+        "--small", "2", "--large", "4", "--settings", "2", "--stores", "s3", "--tune", "4",
     ),
     "search_replay": ("--samplers", "tpe", "ctpe", "gp", "--repeats", "1", "--most", "10"),
     "time_to_table": (
-        "--repeats", "1", *QUICK, "--only", "strong stock", "--only", "stock untracked",
-        "--only", "product fused", "--only", "product untracked", "--only", "product new workers",
+        "--repeats", "1", *QUICK, "--only", "stock untracked", "--only", "product fused",
+        "--only", "product new workers",
     ),
     "tracking": ("--repeats", "1"),
     "training_step": ("--case", "ut", "--blocks", "1"),
 }  # fmt: skip
 IN_A_BROWSER: dict[str, tuple[str, ...]] = {
-    "mlflow_pages": ("--pairs", "50", "--repeats", "1"),
+    "mlflow_pages": (
+        "--pairs",
+        "40",
+        "--settings",
+        "10",
+        "--compared",
+        "20",
+        "--repeats",
+        "1",
+    ),
     "report_size": IMITATED,
 }
 # These train on data sets or weights of the reader's own.
@@ -136,17 +145,28 @@ def test_a_benchmark_in_a_browser_runs(name: str) -> None:
 
 
 @pytest.mark.slow
-def test_dual_optimizers_runs(real_data: Path, tmp_path: Path) -> None:
-    of_one = ("--only", "Ped2 UT L3", "--seeds", "1", "--steps", "2")
-    found = ran("dual_optimizers", "--store", str(tmp_path / "store"), *of_one)
-    assert found["benchmark"] == "dual_optimizers"
+def test_dual_optimizers_runs(
+    real_data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    space, setting, fields = dual_optimizers.SETTINGS["Ped2 UT L3"]
+    short = {"steps": 2, "report_every": 2, "data.frame_size": 32, "data.max_clips": 4}
+    few = (space, setting, fields | short)
+    monkeypatch.setitem(dual_optimizers.SETTINGS, "Ped2 UT L3", few)
+    words = ["--only", "Ped2 UT L3", "--seeds", "1", "--store", str(tmp_path / "store")]
+    monkeypatch.setattr(sys, "argv", ["dual_optimizers", *words])
+    dual_optimizers.main()
+    assert json.loads(capsys.readouterr().out)["benchmark"] == "dual_optimizers"
 
 
 @pytest.mark.slow
 def test_leads_runs(real_data: Path, tmp_path: Path) -> None:
     out = tmp_path / "leads.json"
     words = ["--only", "H1", "--seeds", "2", "--most-steps", "2", "--out", str(out)]
-    words += ["--store", str(tmp_path / "store"), "--set", f"data.folder={real_data / 'ped2'}"]
+    small = f"data.folder={real_data / 'ped2'},data.frame_size=32,data.max_clips=4"
+    words += ["--store", str(tmp_path / "store"), "--set", small]
     subprocess.run([sys.executable, "-m", "benchmarks.leads", *words], cwd=ROOT, check=True)
     assert list(json.loads(out.read_text("utf-8"))) == ["H1"]
 
