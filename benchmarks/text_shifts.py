@@ -16,7 +16,9 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from statistics import fmean
 from typing import cast
@@ -225,6 +227,7 @@ def main() -> None:
     parser.add_argument("--store", type=Path, required=True)
     parser.add_argument("--data", type=Path, required=True, help="aclImdb, or MNLI's two files")
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--workers", type=int, default=2, help="seeds that train side by side")
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE")
     options = parser.parse_args()
@@ -232,10 +235,15 @@ def main() -> None:
     if setting.is_by_genre:
         by_genre(data, data := options.store / "genres")
     places = {name: value for one in options.set for name, value in parse_point(one).items()}
+    seeds = range(FIRST_SEED, FIRST_SEED + options.seeds)
     by_seed: dict[int, Json] = {}
-    for seed in range(FIRST_SEED, FIRST_SEED + options.seeds):
-        by_seed[seed] = scored(setting, places, data, seed, options.store)
-        put(options.out, options.only, judged(setting, by_seed), decimals=6)
+    with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:
+        running = {
+            seed: pool.submit(scored, setting, places, data, seed, options.store) for seed in seeds
+        }
+        for seed, one in running.items():
+            by_seed[seed] = one.result()
+            put(options.out, options.only, judged(setting, by_seed), decimals=6)
 
 
 if __name__ == "__main__":
