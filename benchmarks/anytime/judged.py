@@ -29,6 +29,7 @@ LARGEST = 0.05  # of the end's error: what a user would give up at most
 ALLOWANCES = np.linspace(0.0, LARGEST, 51)
 SHOWN = (0.0, 0.005, 0.01, 0.02, 0.05)
 CHOSEN_AT = 0.01  # the allowance at which one network a method stands for it
+CONDITIONED_AT = {"conditions": CHOSEN_AT, "conditions_at_most": LARGEST}
 ERROR = 0.05
 EQUIVALENT = 0.01  # of plain training's error: no effect of interest
 CONSTRAINED = ("Lagrangian", "detached")
@@ -102,7 +103,10 @@ def judged(setting: Setting, config: ArmConfig, by_seed: Mapping[int, Json]) -> 
         "layers": _layers(methods, dev, by_seed),
         "adaptive": adaptive,
         "stopping": _stopping(adaptive, by_seed),
-        "conditions": _conditions(config, setting.networks, dev, by_seed),
+        **{
+            key: _conditions(config, setting.networks, dev, by_seed, allowance)
+            for key, allowance in CONDITIONED_AT.items()
+        },
     }
 
 
@@ -119,11 +123,11 @@ def methods_of(networks: Sequence[Network]) -> dict[str, list[str]]:
     return methods
 
 
-def under_conditions(networks: Sequence[Network], dev: Errors) -> dict[str, str]:
+def under_conditions(networks: Sequence[Network], dev: Errors, allowance: float) -> dict[str, str]:
     """The networks of a seed that are scored under other conditions, by what they stand for."""
     methods = methods_of(networks)
     return {
-        **{method: chosen(methods[method], dev, CHOSEN_AT) for method in PRIMARY},
+        **{method: chosen(methods[method], dev, allowance) for method in PRIMARY},
         **{name: name for name in (PLAIN, NOISIER) if name in dev},
     }
 
@@ -153,6 +157,7 @@ def _frontiers(
                 "allowance": allowance,
                 "reduction": fmean(reduction(t, chosen(names, d, allowance)) for d, t in both),
                 "cost": -fmean(reduction(t, chosen(names, d, allowance), "end") for d, t in both),
+                "plain_on": sum(chosen(names, d, allowance) == PLAIN for d in dev),
             }
             for allowance in SHOWN
         ]
@@ -265,16 +270,18 @@ def _conditions(
     networks: Sequence[Network],
     dev: Sequence[Errors],
     by_seed: Mapping[int, Json],
+    allowance: float,
 ) -> Json:
     """Under every other condition: the constrained network's error less each rival's.
 
-    Each method stands with its network at CHOSEN_AT; more noise with NOISIER. Differences are
+    Each method stands with its network at the allowance; more noise with NOISIER. Differences are
     fractions of plain training's error there, above 0 where the constrained network is better.
     """
     keys = [gamma_key(gamma) for gamma in unseen_gammas(config)]
     errors: dict[str, list[dict[str, float]]] = {}  # by condition: who stands for what, by seed
     for arms, one in zip(by_seed.values(), dev, strict=True):
-        standing = {of: arms[name] for of, name in under_conditions(networks, one).items()}
+        names = under_conditions(networks, one, allowance)
+        standing = {of: arms[name] for of, name in names.items()}
         for condition in arms[PLAIN]["shifts"]:
             errors.setdefault(condition, []).append(
                 {of: _error(config, arm["shifts"][condition]) for of, arm in standing.items()}

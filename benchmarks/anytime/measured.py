@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.anytime.declared import LONGER, NOISE, SOURCE_SEED, Network, Setting
-from benchmarks.anytime.judged import errors_of, under_conditions
+from benchmarks.anytime.judged import CONDITIONED_AT, errors_of, under_conditions
 from benchmarks.anytime.rivals import (
     Floats,
     Given,
@@ -190,7 +190,8 @@ def measured_seed(
             models[network.name] = alone.evaluated
         found[network.name] = scores(this, models[network.name])
     dev = {name: errors_of(this.config, one, "dev") for name, one in found.items()}
-    for name in set(under_conditions(networks, dev).values()):
+    standing = (under_conditions(networks, dev, at) for at in CONDITIONED_AT.values())
+    for name in {name for of in standing for name in of.values()}:
         found[name] |= conditions(this, models[name])
     return dict(found)
 

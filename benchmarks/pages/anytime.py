@@ -29,7 +29,7 @@ SMALL = 0.005  # an allowance in the prose
 
 def made() -> Made:
     """What the page has of results."""
-    found = results("anytime")
+    found = {name: of for name, of in results("anytime").items() if name in SETTINGS}
     tables: dict[str, str] = {}
     for name, setting in found.items():
         called = name.replace("_", " ")
@@ -58,6 +58,7 @@ def _facts(found: Json) -> Iterator[str]:
     yield f"within {100 * EQUIVALENT:g} % of plain training's error"
     yield f"With a clip of {SETTINGS['ped2_dust'].base.grad_clip:g}"
     yield from _of_photographs(found["photographs_ut"])
+    yield from _of_dust(found["ped2_dust"])
     assert CHOSEN_AT in SHOWN
     assert all(len(setting["seeds"]) == SEEDS for setting in found.values())
 
@@ -94,6 +95,44 @@ def _of_photographs(of: Json) -> Iterator[str]:
     yield f"{', '.join(beside)}"
     deeper = [one for one in of["stopping"] if one["rival"] == CUT]
     assert all(one["outcome"] == "worse" for one in deeper)
+
+
+def _of_dust(of: Json) -> Iterator[str]:
+    base = SETTINGS["ped2_dust"].base
+    yield f"DUST with {base.model.layers} layers, a dictionary for each, {base.steps:,} steps"
+    cut = of["layers"][SAME_END[1]]
+    yield f"an error of {number(cut[1], 2)} with one layer and of {number(cut[-1], 2)} with all"
+    frontiers = of["frontiers"]
+    primary = frontiers["against"][0]
+    low, high = (-end for end in reversed(primary["interval"]))
+    assert primary["outcome"] == "worse"
+    yield f"by {percent(-primary['mean'])} points ({percent(low)} to {percent(high)})"
+    ours, theirs = (frontiers["shown"][side] for side in PRIMARY)
+    at = SHOWN.index(CHOSEN_AT)
+    yield f"At {100 * CHOSEN_AT:g} % plain training stands"
+    yield f"on {ours[at]['plain_on']} of {SEEDS} seeds"
+    assert ours[-1]["plain_on"] == 0
+    assert SHOWN[-1] == LARGEST
+    yield f"Where {100 * LARGEST:g} % may be lost"
+    yield f"({percent(ours[-1]['reduction'])} against {percent(theirs[-1]['reduction'])};"
+    exits, cuts = (frontiers["shown"][rival][0] for rival in SAME_END)
+    yield f"exits on a frozen plain network ({percent(exits['reduction'])})".capitalize()
+    yield f"a network for each depth ({percent(cuts['reduction'])})"
+    ends = {one["rival"]: one["outcome"] for one in of["ends"]["against"]}
+    assert ends == {
+        PLAIN: "equivalent",
+        "plain, longer": "worse",
+        "learnt weights": "equivalent",
+        PRIMARY[1]: "worse",
+    }
+    less = {method: fmean(one["by_seed"]) for method, one in of["ends"]["reduction"].items()}
+    yield f"take {percent(less[SUPERVISED[1]])} % off"
+    yield f"takes off {percent(less['plain, longer'])} %"
+    stopping = {(one["budget"], one["rival"]): one["outcome"] for one in of["stopping"]}
+    beside = [f"{stopping[budget, PRIMARY[1]]} with {budget:g}" for budget in TESTED_BUDGETS]
+    yield f"{', '.join(beside)} layers"
+    for rival, outcome in ((ONE_DEPTH, "equivalent"), (SAME_END[0], "better"), (CUT, "worse")):
+        assert {stopping[budget, rival] for budget in TESTED_BUDGETS} == {outcome}
 
 
 def percent(value: float, *, signed: bool = False) -> str:

@@ -2,31 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from benchmarks.anytime.declared import NOISIER, PLAIN, SEEDS
-from benchmarks.anytime.judged import CHOSEN_AT, EQUIVALENT, JOINT, PRIMARY, SHOWN
+from benchmarks.anytime.judged import CHOSEN_AT, CONDITIONED_AT, EQUIVALENT, JOINT, PRIMARY, SHOWN
 from benchmarks.pages.anytime import percent
 from benchmarks.pages.made import Made, results, table
+from benchmarks.text_shifts import CONSTRAINED
+from benchmarks.text_shifts import SETTINGS as TEXTS
 from trainables.plain import Json
 
 SUPERVISED = PRIMARY[1]
 OUTCOMES = ("better", "equivalent", "worse", "undecided")
 Tested = Mapping[str, Mapping[str, Json]]  # by condition and rival
-RIVALS = {PLAIN: "plain training", **JOINT, NOISIER: "plain training on more noise"}
+# Which allowance a setting's table is of: at the smaller one DUST's network is plain training.
+BY_CONDITION = {"photographs_ut": "conditions", "ped2_dust": "conditions_at_most"}
+RIVALS = {
+    PLAIN: "plain training",
+    **JOINT,
+    NOISIER: "plain training on more noise",
+    "plain, twice the noise": "plain training on twice the noise",
+    "plain, noise of 0 to twice": "plain training on noise up to twice",
+    "deep supervision": "deep supervision",
+}
 
 
 def made() -> Made:
     """What the page has of results."""
     settings = results("anytime")
-    found = {name.replace("_", " "): of["conditions"] for name, of in settings.items()}
-    tables = {name: _table(of) for name, of in found.items()}
-    return Made({"shares": _shares(found), **tables}, list(_facts(settings)))
+    shares: dict[str, Tested] = {}
+    tables: dict[str, str] = {}
+    for name, of in settings.items():
+        called = name.replace("_", " ")
+        if name in TEXTS:
+            by_form = {form: _of_form(of["tested"], form) for form in CONSTRAINED}
+            shares |= {f"{called}, {form}": tested for form, tested in by_form.items()}
+            tables |= {f"{called} {form}": _table(tested) for form, tested in by_form.items()}
+        else:
+            for key, allowance in CONDITIONED_AT.items():
+                shares[f"{called}, at {100 * allowance:g} %"] = of[key]
+            tables[called] = _table(of[BY_CONDITION[name]])
+    facts = [*_facts(settings), *_of_texts(settings)]
+    return Made({"shares": _shares(shares), **tables}, facts)
 
 
 def _facts(settings: Mapping[str, Json]) -> Iterator[str]:
     yield f"{SEEDS} fresh seeds"
-    clips = {data: of["clips"] for one in settings.values() for data, of in one["units"].items()}
+    clips = {
+        data: of["clips"]
+        for name, one in settings.items()
+        if name not in TEXTS
+        for data, of in one["units"].items()
+    }
     photographs, ped2, avenue = (clips[of] for of in ("photographs", "ucsd_ped2", "cuhk_avenue"))
     yield f"{photographs} of the photographs, {ped2} of Ped2 and {avenue} of Avenue"
     of = settings["photographs_ut"]["conditions"]
@@ -47,9 +74,56 @@ def _facts(settings: Mapping[str, Json]) -> Iterator[str]:
     shown = settings["photographs_ut"]["frontiers"]["shown"][PRIMARY[0]]
     cost = shown[SHOWN.index(CHOSEN_AT)]["cost"]
     yield f"{percent(cost)} % above plain training's: so much it was allowed to lose"
+    yield f"At an allowance of {100 * CHOSEN_AT:g} %. Without a shift"
+    yield from _of_dust(settings["ped2_dust"])
     yield "the 95 % interval, which is not corrected"  # benchmarks/anytime/judged.py
     yield f"within {100 * EQUIVALENT:g} % of plain training's error"
     yield f"an allowance of {100 * CHOSEN_AT:g} %"
+
+
+def _of_dust(setting: Json) -> Iterator[str]:
+    ours = setting["frontiers"]["shown"][PRIMARY[0]]
+    yield f"on {ours[SHOWN.index(CHOSEN_AT)]['plain_on']} of {SEEDS} seeds, and plain training"
+    assert ours[-1]["plain_on"] == 0
+    yield f"an allowance of {100 * SHOWN[-1]:g} %"
+    yield f"{percent(ours[-1]['cost'])} % above plain training's"
+    of = setting["conditions_at_most"]
+    plain = {one: _count(of, PLAIN, one) for one in OUTCOMES}
+    yield (
+        f"better in {plain['better']} of {len(of)} conditions, equivalent in {plain['equivalent']},"
+        f" worse in {plain['worse']} and undecided in {plain['undecided']}"
+    )
+    mean = {
+        name: {rival: one["mean"] for rival, one in rivals.items()} for name, rivals in of.items()
+    }
+    better = sorted(one[PLAIN] for name, one in mean.items() if name.startswith("occlusion"))
+    assert [one[PLAIN]["outcome"] for name, one in of.items()].count("better") == len(better)
+    yield f"by {' and '.join(percent(value) for value in better)} %"
+    least = sorted(mean, key=lambda name: mean[name][PLAIN])[:3]
+    assert least == ["salt_and_pepper 0.025", "salt_and_pepper 0.006", "unseen noise"]
+    salted = " and ".join(percent(mean[name][PLAIN]) for name in reversed(least[:2]))
+    yield f"({salted} %) and unseen noise ({percent(mean[least[2]][PLAIN])} %)"
+    supervised = {one: int(_count(of, SUPERVISED, one)) for one in OUTCOMES}
+    assert supervised["equivalent"] + supervised["undecided"] == len(of)
+    yield f"it is equivalent in {supervised['equivalent']} of {len(of)} conditions and undecided"
+    by_noise = sorted(mean, key=lambda name: mean[name][NOISIER])
+    assert (by_noise[0], by_noise[-1]) == ("salt_and_pepper 0.025", "photographs")
+    gained, lost = (percent(abs(mean[by_noise[end]][NOISIER])) for end in (0, -1))
+    yield f"salt and pepper ({gained} %), and loses most on the photographs ({lost} %)"
+
+
+def _of_texts(settings: Mapping[str, Json]) -> Iterator[str]:
+    yield from ()
+
+
+def _of_form(tested: Mapping[str, Sequence[Json]], form: str) -> Tested:
+    """Of one form of the constraint the tests, by condition and rival."""
+    found: dict[str, dict[str, Json]] = {}
+    for rival, tests in tested.items():
+        for of in tests:
+            if of["form"] == form:
+                found.setdefault(of["condition"], {})[rival] = of
+    return found
 
 
 def _shares(found: Mapping[str, Tested]) -> str:

@@ -23,9 +23,11 @@ from benchmarks.anytime.declared import (
 )
 from benchmarks.anytime.judged import (
     ALLOWANCES,
+    CONDITIONED_AT,
     LARGEST,
     PRIMARY,
     REPLAYS,
+    SHOWN,
     SOURCES,
     TESTED_BUDGETS,
     chosen,
@@ -332,14 +334,20 @@ def test_a_setting_is_trained_scored_and_judged() -> None:
         "plain, longer",
         "supervised",
     }
-    assert set(found["conditions"]) == {"blur 2", "blur 5", "photographs", "unseen noise"}
-    standing = under_conditions(networks, dev)
-    errors = {of: of_one[name]["shifts"]["blur 5"] for of, name in standing.items()}
-    assert set(found["conditions"]["blur 5"]) == set(errors) - {PRIMARY[0]}
-    for rival, of in found["conditions"]["blur 5"].items():
-        expected = (errors[rival] - errors[PRIMARY[0]]) / errors["plain"]
-        assert of["by_seed"] == pytest.approx([expected] * 2)
-        assert expected
+    for key, allowance in CONDITIONED_AT.items():
+        tested = found[key]
+        assert set(tested) == {"blur 2", "blur 5", "photographs", "unseen noise"}
+        standing = under_conditions(networks, dev, allowance)
+        errors = {of: of_one[name]["shifts"]["blur 5"] for of, name in standing.items()}
+        assert set(tested["blur 5"]) == set(errors) - {PRIMARY[0]}
+        for rival, of in tested["blur 5"].items():
+            expected = (errors[rival] - errors[PRIMARY[0]]) / errors["plain"]
+            assert of["by_seed"] == pytest.approx([expected] * 2)
+            assert expected
+    for side in PRIMARY:
+        on_plain = [of["plain_on"] for of in found["frontiers"]["shown"][side]]
+        are_plain = [chosen(methods[side], dev, at) == "plain" for at in SHOWN]
+        assert on_plain == [2 * is_plain for is_plain in are_plain]
     for budgets in found["adaptive"].values():
         assert all(depth <= LAYERS for of in budgets for depth in of["depth"])
     stopping = {(of["budget"], of["rival"]): of["by_seed"][0] for of in found["stopping"]}
