@@ -16,9 +16,8 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import as_completed
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from statistics import fmean
 from typing import cast
@@ -30,6 +29,7 @@ from benchmarks.confirmed.minilm_short import SPACE as MINILM
 from benchmarks.leads.declared import DETACHED, PLAIN, WORDS, Fields, mixed, noise, supervision
 from benchmarks.leads.trained import trained
 from benchmarks.trained import put
+from benchmarks.workers import spawned
 from search_spaces.start_points import parse_point
 from sweep.study.feasibility import judge
 from trainables.build import build_model, build_task, parameter_dtype
@@ -89,7 +89,7 @@ _MINILM = MINILM.base.with_fields({**SHIFTS, "train_gamma": 0.4, "model.layers":
 SETTINGS: Mapping[str, Setting] = {
     "imdb_ut": Setting(
         says="UT with 3 layers on MiniLM's words, the first 32 tokens of IMDb's reviews",
-        base=WORDS.with_fields({**SHIFTS, "data.max_length": 32}),
+        base=WORDS.with_fields({**SHIFTS, "data.max_length": 32, "train_gamma": 0.4}),
         alpha=0.05,
         omega=0.1,
         elsewhere=_lengths(16, 128),
@@ -237,13 +237,14 @@ def main() -> None:
     places = {name: value for one in options.set for name, value in parse_point(one).items()}
     seeds = range(FIRST_SEED, FIRST_SEED + options.seeds)
     by_seed: dict[int, Json] = {}
-    with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:
+    with spawned(options.workers) as pool:
         running = {
-            seed: pool.submit(scored, setting, places, data, seed, options.store) for seed in seeds
+            pool.submit(scored, setting, places, data, seed, options.store): seed for seed in seeds
         }
-        for seed, one in running.items():
-            by_seed[seed] = one.result()
-            put(options.out, options.only, judged(setting, by_seed), decimals=6)
+        for done in as_completed(running):
+            by_seed[running[done]] = done.result()
+            found = judged(setting, dict(sorted(by_seed.items())))
+            put(options.out, options.only, found, decimals=6)
 
 
 if __name__ == "__main__":

@@ -18,8 +18,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Mapping
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
+from concurrent.futures import Future, as_completed
 from pathlib import Path
 
 from benchmarks.anytime.declared import FIRST_SEED, PILOT_SEEDS, SEEDS, SETTINGS, Setting
@@ -27,6 +26,7 @@ from benchmarks.anytime.drawn import draw
 from benchmarks.anytime.judged import judged
 from benchmarks.anytime.measured import scored, units
 from benchmarks.trained import put
+from benchmarks.workers import spawned
 from search_spaces.start_points import parse_point
 from trainables.plain import Json
 
@@ -52,7 +52,7 @@ def main() -> None:
     others = dict(one.split("=", 1) for one in options.also)
     options.kept.mkdir(parents=True, exist_ok=True)
     seeds = PILOT_SEEDS if options.pilot else range(FIRST_SEED, FIRST_SEED + options.seeds)
-    with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:
+    with spawned(options.workers) as pool:
         for name in options.only:
             setting, stem = SETTINGS[name], f"{name}-pilot" if options.pilot else name
             files = {seed: options.kept / f"{stem}-{seed}.json" for seed in seeds}

@@ -129,6 +129,7 @@ def _facts(found: Json) -> Iterator[str]:
     yield from _clip_facts(found["H7"])
     yield f"--seeds {len(found['H6']['by_seed'])}"
     yield f"--seeds {len(found['H3']['by_seed'])}"
+    yield f"at train gamma {LEADS['H3'].base.train_gamma:g}"
 
 
 def _clip_facts(h7: Json) -> Iterator[str]:

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -211,21 +212,32 @@ def test_paper_words_runs(real_data: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_text_shifts_runs(real_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On one genre of MNLI, and scored on the others."""
-    out, setting = tmp_path / "text_shifts.json", text_shifts.SETTINGS["mnli_minilm"]
+@pytest.mark.parametrize(
+    ("name", "data", "elsewhere"),
+    [("imdb_ut", "aclImdb", ["16 tokens"]), ("mnli_minilm", "mnli", text_shifts.GENRES)],
+)
+def test_text_shifts_runs(
+    name: str,
+    data: str,
+    elsewhere: Sequence[str],
+    real_data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Scored at other lengths, and on other genres of MNLI than the one that is trained on."""
+    out, setting = tmp_path / "anytime.json", text_shifts.SETTINGS[name]
     few = replace(setting, base=setting.base.with_fields({"model.layers": 3}))
-    monkeypatch.setitem(text_shifts.SETTINGS, "mnli_minilm", few)  # type: ignore[arg-type]
+    monkeypatch.setitem(text_shifts.SETTINGS, name, few)  # type: ignore[arg-type]
     short = "steps=2,report_every=2,batch_size=4,eval_windows=2,data.max_items=40"
     short += f",data.max_length={LONGEST},model.checkpoint={checkpoint_in(tmp_path / 'encoder')}"
-    words = ["--only", "mnli_minilm", "--seeds", "2", "--out", str(out), "--set", short]
-    words += ["--store", str(tmp_path / "store"), "--data", str(real_data / "mnli")]
+    words = ["--only", name, "--seeds", "2", "--out", str(out), "--set", short]
+    words += ["--store", str(tmp_path / "store"), "--data", str(real_data / data)]
     monkeypatch.setattr(sys, "argv", ["text_shifts", *words])
     text_shifts.main()
-    found = json.loads(out.read_text("utf-8"))["mnli_minilm"]
+    found = json.loads(out.read_text("utf-8"))[name]
     assert list(found["by_seed"]) == ["7000", "7001"]
     conditions = found["by_seed"]["7000"]["plain"]["conditions"]
-    assert set(text_shifts.GENRES) < set(conditions)
+    assert {"train gamma", *elsewhere} < set(conditions)
     tests = found["tested"]["plain"]
     assert {of["condition"] for of in tests} == set(conditions)
 

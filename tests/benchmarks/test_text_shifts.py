@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.text_shifts import CONSTRAINED, SETTINGS, judged
+from trainables.config.test_conditions import unseen_gammas
 from trainables.plain import Json
 
 
@@ -28,3 +29,10 @@ def test_a_gain_is_above_0_where_the_constrained_network_is_more_accurate() -> N
             assert of["by_seed"] == pytest.approx(expected)
             if is_spread:  # t says nothing of seeds without
                 assert of["outcome"] == "worse"  # arms are in the order of their accuracy here
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_every_setting_is_scored_at_its_train_gamma_and_beyond(name: str) -> None:
+    base = SETTINGS[name].base
+    assert base.train_gamma in base.test_gammas
+    assert unseen_gammas(base)
