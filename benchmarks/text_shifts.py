@@ -13,6 +13,7 @@ after each seed.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import sys
 from collections.abc import Mapping
@@ -125,7 +126,8 @@ def by_genre(source: Path, folder: Path) -> None:
 
 def elsewhere(record: ArmRecord, setting: Setting, data: Path, runs: ArmStore) -> dict[str, float]:
     """The metric on each of the setting's other data, with the noise of training."""
-    stored = f"text_shifts/{record.signature}.json"
+    of = hashlib.sha256(repr((dict(setting.elsewhere), setting.is_by_genre)).encode()).hexdigest()
+    stored = f"text_shifts/{record.signature}-{of[:8]}.json"
     if found := runs.objects.get_json(stored):
         return dict(found)
     config, weights = record.config, runs.weights(record.signature)

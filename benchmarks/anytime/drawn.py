@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from benchmarks.anytime.judged import CHOSEN_AT, JOINT, LARGEST
+from benchmarks.anytime.judged import JOINT, LARGEST
 from trainables.plain import Json
 
 STYLES = {  # methods, in the order of the legend: colour and mark
@@ -67,7 +67,7 @@ def draw(setting: Json, path: Path) -> None:
     left.set_ylabel("change of mean error over layers, in %")
     figure.legend(*left.get_legend_handles_labels(), **LEGEND, loc="outside lower center", ncols=6)
     right.set_xlabel("layer that is read")
-    right.set_ylabel(f"RMSE in grey levels, at an allowance of {100 * CHOSEN_AT:g} %")
+    right.set_ylabel(f"RMSE in grey levels, at an allowance of {100 * setting['shown_at']:g} %")
     for method, colour in STOPPING.items():
         budgets = setting["adaptive"].get(method, [])
         points = [(fmean(of["depth"]), fmean(of["score"])) for of in budgets]

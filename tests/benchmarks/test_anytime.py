@@ -23,6 +23,7 @@ from benchmarks.anytime.declared import (
 )
 from benchmarks.anytime.judged import (
     ALLOWANCES,
+    CHOSEN_AT,
     CONDITIONED_AT,
     LARGEST,
     PRIMARY,
@@ -30,6 +31,7 @@ from benchmarks.anytime.judged import (
     SHOWN,
     SOURCES,
     TESTED_BUDGETS,
+    _shown_at,
     chosen,
     decided,
     errors_of,
@@ -344,6 +346,11 @@ def test_a_setting_is_trained_scored_and_judged() -> None:
             expected = (errors[rival] - errors[PRIMARY[0]]) / errors["plain"]
             assert of["by_seed"] == pytest.approx([expected] * 2)
             assert expected
+    is_plain = chosen(methods[PRIMARY[0]], dev, CHOSEN_AT) == "plain"
+    assert found["shown_at"] == (LARGEST if is_plain else CHOSEN_AT)
+    for method, names in methods.items():
+        ours = of_one[chosen(names, dev, found["shown_at"])]["test"]
+        assert found["layers"][method] == pytest.approx(ours)
     for side in PRIMARY:
         on_plain = [of["plain_on"] for of in found["frontiers"]["shown"][side]]
         are_plain = [chosen(methods[side], dev, at) == "plain" for at in SHOWN]
@@ -366,3 +373,11 @@ def test_declared_networks_have_names_of_their_own_and_both_sides_as_many(name: 
     sizes = [len(methods[side]) for side in PRIMARY]
     assert sizes[0] == sizes[1] >= 12
     assert {network.of for network in networks} <= {network.name for network in networks}
+
+
+@pytest.mark.parametrize(("ends", "allowance"), [((1.005, 1.02, 1.02), LARGEST), ((1.005,), 0.01)])
+def test_tables_are_of_the_larger_allowance_where_plain_training_stands_in_on_most_seeds(
+    ends: tuple[float, ...], allowance: float
+) -> None:
+    dev = [{"plain": {"end": 1.0, "area": 2.0}, "ours": {"end": end, "area": 1.0}} for end in ends]
+    assert _shown_at(["ours"], dev) == allowance
