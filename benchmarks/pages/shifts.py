@@ -24,11 +24,12 @@ from trainables.plain import Json
 SUPERVISED = PRIMARY[1]
 OUTCOMES = ("better", "equivalent", "worse", "undecided")
 Tested = Mapping[str, Mapping[str, Json]]  # by condition and rival
+TWICE = "plain, twice the noise"
 RIVALS = {
     PLAIN: "plain training",
     **JOINT,
     NOISIER: "plain training on more noise",
-    "plain, twice the noise": "plain training on twice the noise",
+    TWICE: "plain training on twice the noise",
     "plain, noise of 0 to twice": "plain training on noise up to twice",
     "deep supervision": "deep supervision",
 }
@@ -38,20 +39,22 @@ def made() -> Made:
     """What the page has of results."""
     settings = results("anytime")
     shares: dict[str, Tested] = {}
+    of_texts: dict[str, Tested] = {}
     tables: dict[str, str] = {}
     for name, of in settings.items():
         called = name.replace("_", " ")
         if name in TEXTS:
-            by_form = {form: _of_form(of["tested"], form) for form in CONSTRAINED}
-            shares |= {f"{called}, {form}": tested for form, tested in by_form.items()}
-            tables |= {f"{called} {form}": _table(tested) for form, tested in by_form.items()}
+            for form in CONSTRAINED:
+                of_texts[f"{called}, {form}"] = tested = _of_form(of["tested"], form)
+                tables[f"{called} {form}"] = _table(tested, _accuracies(of["by_seed"]))
         else:
             at = {key: most for key, most in CONDITIONED_AT.items() if most >= of["shown_at"]}
             for key, allowance in at.items():
                 shares[f"{called}, at {100 * allowance:g} %"] = of[key]
             tables[called] = _table(of[next(iter(at))])
     facts = [*_facts(settings), *_of_texts(settings)]
-    return Made({"shares": _shares(shares), **tables}, facts)
+    shown = {"shares": _shares(shares), "text shares": _shares(of_texts)}
+    return Made(shown | tables, facts)
 
 
 def _facts(settings: Mapping[str, Json]) -> Iterator[str]:
@@ -154,7 +157,37 @@ def _of_dust(setting: Json) -> Iterator[str]:
 
 def _of_texts(settings: Mapping[str, Json]) -> Iterator[str]:
     assert all(len(settings[name]["by_seed"]) == SEEDS for name in TEXTS if name in settings)
-    yield from ()
+    setting, found = TEXTS["imdb_ut"], settings["imdb_ut"]
+    base = setting.base
+    yield f"UT with {base.model.layers} layers on MiniLM's words"
+    yield f"the first {base.data.max_length} tokens of a review"
+    yield f"{base.steps} steps at train gamma {base.train_gamma:g}"
+    arms = list(found["by_seed"].values())
+    (units,) = {one["plain"]["units"] for one in arms}
+    yield f"on {units:,} test reviews; {SEEDS} fresh seeds"
+    yield f"within {100 * EQUIVALENT:g} point."
+    yield f"Alpha ({setting.alpha:g}) and the weight of deep supervision ({setting.omega:g})"
+    met = {form: sum(one[form]["feasible"] for one in arms) for form in CONSTRAINED}
+    yield f"on {met['Lagrangian']} of {SEEDS} seeds, the detached form on {met['detached']}"
+    tested = {form: _of_form(found["tested"], form) for form in CONSTRAINED}
+    outcomes = {
+        (form, name, rival): of["outcome"]
+        for form, tests in tested.items()
+        for name, rivals in tests.items()
+        for rival, of in rivals.items()
+    }
+    assert "better" not in outcomes.values()
+    few, more = (f"typos {severity:g}" for severity in (0.05, 0.1))
+    assert {of for of, outcome in outcomes.items() if outcome == "worse"} == {
+        ("Lagrangian", few, TWICE),
+        ("Lagrangian", more, TWICE),
+        ("detached", more, TWICE),
+    }
+    lost = (percent(-tests[more][TWICE]["mean"]) for tests in tested.values())
+    yield f"by {' and '.join(lost)} points"
+    ours, theirs = (_count(tested[form], PLAIN, "equivalent") for form in CONSTRAINED)
+    alike = f"{ours} of {len(tested['detached'])} conditions are equivalent"
+    yield f"{alike} with the Lagrangian and {theirs} with the detached form"
 
 
 def _of_form(tested: Mapping[str, Sequence[Json]], form: str) -> Tested:
@@ -190,14 +223,27 @@ def _count(tests: Tested, rival: str, outcome: str) -> str:
     return str(sum(of[rival]["outcome"] == outcome for of in tests.values()))
 
 
-def _table(tests: Tested) -> str:
-    """Differences of the error in % of plain training's, above 0 where constraining is better."""
+def _accuracies(by_seed: Mapping[str, Json]) -> dict[str, float]:
+    """Plain training's accuracy by condition, the mean over the seeds."""
+    plain = [of[PLAIN]["conditions"] for of in by_seed.values()]
+    return {name: fmean(one[name] for one in plain) for name in plain[0]}
+
+
+def _table(tests: Tested, accuracies: Mapping[str, float] | None = None) -> str:
+    """Differences by condition, above 0 where constraining is better.
+
+    Of the error in % of plain training's; where accuracies are given, of these in points, and those
+    of plain training have a column.
+    """
     rivals = list(next(iter(tests.values())))
-    rows = [
-        [condition.replace("_", " "), *(_cell(of[rival]) for rival in rivals)]
-        for condition, of in tests.items()
-    ]
-    return table(["test condition", *(f"against {RIVALS[rival]}" for rival in rivals)], rows)
+    rows = []
+    for condition, of in tests.items():
+        of_plain = [] if accuracies is None else [percent(accuracies[condition])]
+        rows.append(
+            [condition.replace("_", " "), *of_plain, *(_cell(of[rival]) for rival in rivals)]
+        )
+    head = ["test condition", *([] if accuracies is None else ["plain training's accuracy"])]
+    return table([*head, *(f"against {RIVALS[rival]}" for rival in rivals)], rows)
 
 
 def _cell(of: Mapping[str, Json]) -> str:
