@@ -167,6 +167,11 @@ def _of_texts(settings: Mapping[str, Json]) -> Iterator[str]:
     yield f"on {units:,} test reviews; {SEEDS} fresh seeds"
     yield f"within {100 * EQUIVALENT:g} point."
     yield f"Alpha ({setting.alpha:g}) and the weight of deep supervision ({setting.omega:g})"
+    risen = [
+        sum(one[arm]["losses"][-1] > one[arm]["losses"][-2] for one in arms)
+        for arm in (*CONSTRAINED, PLAIN)
+    ]
+    yield "than the layer before on {}, {} and (plain training) {} seeds".format(*risen)
     met = {form: sum(one[form]["feasible"] for one in arms) for form in CONSTRAINED}
     yield f"on {met['Lagrangian']} of {SEEDS} seeds, the detached form on {met['detached']}"
     tested = {form: _of_form(found["tested"], form) for form in CONSTRAINED}
