@@ -157,13 +157,9 @@ def main() -> None:
     parser.add_argument("--store", type=Path, required=True)
     parser.add_argument("--checkpoint", help="folder of MiniLM's weights, whose words UT reads")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--steps", type=int, help="of every arm; default: the setting's")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--only", nargs="+", choices=SETTINGS, default=list(SETTINGS))
     options = parser.parse_args()
-    if options.steps is not None:
-        for _, _, fields in SETTINGS.values():
-            fields |= {"steps": options.steps, "report_every": options.steps}
     options.store.mkdir(parents=True, exist_ok=True)
     kept, at = options.store / "arms.jsonl", options.checkpoint
     seeds = range(FIRST_SEED, FIRST_SEED + options.seeds)

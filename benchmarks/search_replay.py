@@ -36,11 +36,9 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
-from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +49,7 @@ from optuna.samplers import CmaEsSampler
 from benchmarks.constrained_tpe import ConstrainedTPE
 from benchmarks.landscape.landscape import EARLY, FOLDER, Arm, Landscape, told_of
 from benchmarks.trained import lines_of
+from benchmarks.workers import spawned
 from search_spaces.space import SAMPLERS, STARTUP, SearchSpace
 from sweep.study.proposals import Observation, Point
 from sweep.study.sampler import ask, constraint_of, distributions_of, propose
@@ -286,7 +285,7 @@ def replayed(options: argparse.Namespace, out: Path) -> str:
     for *of, arms, seconds in lines_of(kept):
         found[tuple(of)] = Searched(arms, seconds)
     missing = [task for task in tasks if task.key not in found]
-    with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:
+    with spawned(options.workers) as pool:
         for task, run in zip(missing, pool.map(of_task, missing), strict=True):
             found[task.key] = run
             with kept.open("a", encoding="utf-8") as file:

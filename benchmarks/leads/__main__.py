@@ -21,7 +21,7 @@ from benchmarks.leads.judged import Scored, verdict
 from benchmarks.leads.measured import DEPTHS
 from benchmarks.leads.trained import arm_of, say
 from benchmarks.trained import put
-from search_spaces.start_points import parse_point
+from sweep.cli.options import parse_values
 from trainables.plain import Json
 
 RESULTS = Path(__file__).parents[1] / "results" / "leads.json"
@@ -75,7 +75,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE")
     options = parser.parse_args()
-    places = {name: value for one in options.set for name, value in parse_point(one).items()}
+    places = parse_values(options.set)
     for name in options.only:
         base = LEADS[name].base.with_fields(places)
         lead = replace(LEADS[name], base=base, most_steps=options.most_steps)

@@ -58,19 +58,27 @@ def _facts(found: Json) -> Iterator[str]:
     yield "the 95 % interval, which is not corrected"  # benchmarks/anytime/judged.py
     yield f"within {100 * EQUIVALENT:g} % of plain training's error"
     yield f"With a clip of {SETTINGS['ped2_dust'].base.grad_clip:g}"
+    for of in found.values():
+        yield from _of_every(of)
     yield from _of_photographs(found["photographs_ut"])
     yield from _of_dust(found["ped2_dust"])
     assert CHOSEN_AT in SHOWN
     assert all(len(setting["seeds"]) == SEEDS for setting in found.values())
 
 
-def _of_photographs(of: Json) -> Iterator[str]:
-    base = SETTINGS["photographs_ut"].base
-    yield f"UT with {base.model.layers} layers, {base.steps:,} steps"
+def _of_every(of: Json) -> Iterator[str]:
+    """Deep supervision's lead over constraints, and what depth is worth to plain training."""
     primary = of["frontiers"]["against"][0]
     low, high = (-end for end in reversed(primary["interval"]))
     assert primary["outcome"] == "worse"
     yield f"by {percent(-primary['mean'])} points ({percent(low)} to {percent(high)})"
+    cut = of["layers"][SAME_END[1]]
+    yield f"an error of {number(cut[1], 2)} with one layer and of {number(cut[-1], 2)} with all"
+
+
+def _of_photographs(of: Json) -> Iterator[str]:
+    base = SETTINGS["photographs_ut"].base
+    yield f"UT with {base.model.layers} layers, {base.steps:,} steps"
     led = []
     for allowance in (SMALL, CHOSEN_AT):
         shown = (of["frontiers"]["shown"][side][SHOWN.index(allowance)] for side in PRIMARY)
@@ -79,8 +87,6 @@ def _of_photographs(of: Json) -> Iterator[str]:
         led.append(f"{percent(ours)} against {percent(theirs)}")
     yield f"At allowances of {100 * SMALL:g} and {100 * CHOSEN_AT:g} % constraints do"
     yield f"({', '.join(led)})"
-    cut = of["layers"][SAME_END[1]]
-    yield f"an error of {number(cut[1], 2)} with one layer and of {number(cut[-1], 2)} with all"
     replayed = next(o for o in of["frontiers"]["against"] if o["rival"] == REPLAYS[0])
     low, high = replayed["interval"]
     yield f"{percent(replayed['mean'])} points ({percent(low)} to {percent(high)}) less"
@@ -127,13 +133,7 @@ def _gains_of_stopping(of: Json) -> dict[float, tuple[float, int]]:
 def _of_dust(of: Json) -> Iterator[str]:
     base = SETTINGS["ped2_dust"].base
     yield f"DUST with {base.model.layers} layers, a dictionary for each, {base.steps:,} steps"
-    cut = of["layers"][SAME_END[1]]
-    yield f"an error of {number(cut[1], 2)} with one layer and of {number(cut[-1], 2)} with all"
     frontiers = of["frontiers"]
-    primary = frontiers["against"][0]
-    low, high = (-end for end in reversed(primary["interval"]))
-    assert primary["outcome"] == "worse"
-    yield f"by {percent(-primary['mean'])} points ({percent(low)} to {percent(high)})"
     ours, theirs = (frontiers["shown"][side] for side in PRIMARY)
     at = SHOWN.index(CHOSEN_AT)
     yield f"at {100 * CHOSEN_AT:g} % plain training stands in for them on {ours[at]['plain_on']}"

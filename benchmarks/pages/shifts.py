@@ -87,18 +87,14 @@ def _facts(settings: Mapping[str, Json]) -> Iterator[str]:
     yield f"{percent(cost)} % above plain training's, of the {100 * CHOSEN_AT:g} % it was allowed"
     yield f"more noise costs {percent(_cost_of_noise(settings['photographs_ut']))} %"
     most = settings["photographs_ut"]["conditions_at_most"]
-    assert {name for name in most if _outcome(most, name, SUPERVISED) == "better"} == {
-        name for name in most if name.startswith("occlusion")
-    }
+    assert _names(most, SUPERVISED, "better") == _occluded(most)
     others = ("ucsd_ped2", "cuhk_avenue")
-    assert {_outcome(most, name, PLAIN) for name in others} == {"worse"}
+    assert set(others) <= _names(most, PLAIN, "worse")
     lost = " and ".join(percent(-most[name][PLAIN]["mean"]) for name in others)
     yield f"At {100 * LARGEST:g} % it is also worse on both other data sets, by {lost} %"
     yield f"At an allowance of {100 * CHOSEN_AT:g} %. Without a shift"
     yield from _of_dust(settings["ped2_dust"])
-    yield from _together(
-        [settings["photographs_ut"]["conditions"], settings["ped2_dust"]["conditions_at_most"]]
-    )
+    yield from _together([of, settings["ped2_dust"]["conditions_at_most"]])
     yield "the 95 % interval, which is not corrected"  # benchmarks/anytime/judged.py
     yield f"within {100 * EQUIVALENT:g} % of plain training's error in that condition"
     yield f"an allowance of {100 * CHOSEN_AT:g} %"
@@ -118,10 +114,6 @@ def _cost_of_noise(setting: Json) -> float:
     return fmean(noisier / plain - 1 for noisier, plain in zip(*ends, strict=True))
 
 
-def _outcome(tests: Tested, condition: str, rival: str) -> str:
-    return str(tests[condition][rival]["outcome"])
-
-
 def _of_dust(setting: Json) -> Iterator[str]:
     ours = setting["frontiers"]["shown"][PRIMARY[0]]
     yield f"on {ours[SHOWN.index(CHOSEN_AT)]['plain_on']} of {SEEDS} seeds at {100 * CHOSEN_AT:g} %"
@@ -137,9 +129,8 @@ def _of_dust(setting: Json) -> Iterator[str]:
     mean = {
         name: {rival: one["mean"] for rival, one in rivals.items()} for name, rivals in of.items()
     }
-    occluded = {name for name in of if name.startswith("occlusion")}
-    assert {name for name in of if _outcome(of, name, PLAIN) == "better"} == occluded
-    better = sorted(mean[name][PLAIN] for name in occluded)
+    assert _names(of, PLAIN, "better") == _occluded(of)
+    better = sorted(mean[name][PLAIN] for name in _occluded(of))
     yield f"more noise costs {percent(_cost_of_noise(setting))} %"
     yield f"by {' and '.join(percent(value) for value in better)} %"
     least = sorted(mean, key=lambda name: mean[name][PLAIN])[:3]
@@ -215,17 +206,23 @@ def _shares(found: Mapping[str, Tested]) -> str:
     return table(["setting", "constrained against", *OUTCOMES, "conditions"], rows)
 
 
+def _names(tests: Tested, rival: str, outcome: str) -> set[str]:
+    """Conditions in which the constrained network has this outcome against the rival."""
+    return {name for name, of in tests.items() if of[rival]["outcome"] == outcome}
+
+
 def _worse(tests: Tested, rival: str) -> set[str]:
     """Conditions, without their strengths, in which the constrained network is worse."""
-    return {
-        name.replace("_", " ").rstrip(" .0123456789")
-        for name, of in tests.items()
-        if of[rival]["outcome"] == "worse"
-    }
+    names = _names(tests, rival, "worse")
+    return {name.replace("_", " ").rstrip(" .0123456789") for name in names}
+
+
+def _occluded(tests: Tested) -> set[str]:
+    return {name for name in tests if name.startswith("occlusion")}
 
 
 def _count(tests: Tested, rival: str, outcome: str) -> str:
-    return str(sum(of[rival]["outcome"] == outcome for of in tests.values()))
+    return str(len(_names(tests, rival, outcome)))
 
 
 def _accuracies(by_seed: Mapping[str, Json]) -> dict[str, float]:

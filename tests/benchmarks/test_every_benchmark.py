@@ -61,17 +61,10 @@ SLOW: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 IN_A_BROWSER: dict[str, tuple[str, ...]] = {
     "mlflow_pages": (
-        "--pairs",
-        "40",
-        "--settings",
-        "10",
-        "--compared",
-        "20",
-        "--repeats",
-        "1",
+        "--pairs", "40", "--settings", "10", "--compared", "20", "--repeats", "1",
     ),
     "report_size": IMITATED,
-}
+}  # fmt: skip
 # These train on data sets or weights of the reader's own.
 ON_REAL_DATA = ("anytime", "dual_optimizers", "leads", "paper_words", "text_shifts")
 ON_A_DECODER = ("estimated_feasibility", "estimator_noise")
@@ -166,8 +159,8 @@ def test_dual_optimizers_runs(
 def test_leads_runs(real_data: Path, tmp_path: Path) -> None:
     out = tmp_path / "leads.json"
     words = ["--only", "H1", "--seeds", "2", "--most-steps", "2", "--out", str(out)]
-    small = f"data.folder={real_data / 'ped2'},data.frame_size=32,data.max_clips=4"
-    words += ["--store", str(tmp_path / "store"), "--set", small]
+    words += ["--store", str(tmp_path / "store"), "--set", f"data.folder={real_data / 'ped2'}"]
+    words += ["--set", "data.frame_size=32", "--set", "data.max_clips=4"]
     subprocess.run([sys.executable, "-m", "benchmarks.leads", *words], cwd=ROOT, check=True)
     assert list(json.loads(out.read_text("utf-8"))) == ["H1"]
 
