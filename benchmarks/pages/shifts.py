@@ -17,6 +17,7 @@ from benchmarks.anytime.judged import (
 )
 from benchmarks.pages.anytime import percent
 from benchmarks.pages.made import Made, results, table
+from benchmarks.pages.tuned import tuned_facts, tuned_table
 from benchmarks.text_shifts import CONSTRAINED
 from benchmarks.text_shifts import SETTINGS as TEXTS
 from trainables.plain import Json
@@ -52,8 +53,8 @@ def made() -> Made:
             for key, allowance in at.items():
                 shares[f"{called}, at {100 * allowance:g} %"] = of[key]
             tables[called] = _table(of[next(iter(at))])
-    facts = [*_facts(settings), *_of_texts(settings)]
-    shown = {"shares": _shares(shares), "text shares": _shares(of_texts)}
+    facts = [*_facts(settings), *_of_texts(settings), *tuned_facts()]
+    shown = {"shares": _shares(shares), "text shares": _shares(of_texts), "tuned": tuned_table()}
     return Made(shown | tables, facts)
 
 
