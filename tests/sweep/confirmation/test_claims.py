@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from search_spaces.space import SearchSpace
 from sweep.cli.text.confirmed import print_confirmed
@@ -281,11 +282,30 @@ def test_a_network_that_always_diverges_is_worse_over_units_too(objects: ObjectS
 # --- what was published ---------------------------------------------------------------------------
 
 
+def test_published_replications_say_what_their_gains_bear_out() -> None:
+    published = json.loads((ROOT / "benchmarks/results/confirmed.json").read_text())
+    replicated = [of for of in published.values() if "tuned" in of]
+    assert replicated
+    for of in replicated:
+        design = Design.from_json(of["plan"]["design"])
+        for one in of["tuned"]["settings"]:
+            gains = list(one["per_replication"].values())
+            assert len(gains) == one["replications"] == len(of["plan"]["seeds"])
+            half = stats.t.ppf(0.975, len(gains) - 1) * stats.sem(gains)
+            assert one["mean"] == pytest.approx(np.mean(gains), abs=1e-5)
+            assert [one["low"], one["high"]] == pytest.approx(
+                [one["mean"] - half, one["mean"] + half], abs=1e-5
+            )
+            assert agrees(one["marked"], one["units"]["low"], one["units"]["high"], design)
+            reaches = max(-one["low"], one["high"]) > design.smallest_effect
+            assert (one["marked"] == "undecided") == reaches
+
+
 def test_published_outcomes_are_those_that_units_bear_out() -> None:
     """The file of results says equivalent of MiniLM against plain training; the page does not."""
     published = json.loads((ROOT / "benchmarks/results/confirmed.json").read_text())
     taken_back = []
-    for of in (of for of in published.values() if "plan" in of):
+    for of in (of for of in published.values() if "confirmed" in of):
         design = Design.from_json(of["plan"]["design"])
         for one in of["confirmed"]["settings"]:
             for other, found in one["contrasts"].items():
