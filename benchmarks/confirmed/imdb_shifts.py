@@ -17,6 +17,7 @@ UT = {"primal_lr": 1e-3, "steps": 400, "report_every": 200}
 SPACE = replace(
     minilm_imdb.SPACE,
     name="imdb_shifts",
+    summary="UT on short reviews of IMDb, Lagrangian, scored under shifts",
     base=minilm_imdb.SPACE.base.with_fields(SHORT),
     settings=(setting("imdb", "text_ut", 3, 0.4, called="ut", alpha=0.05, fields=UT),),
     ranges={

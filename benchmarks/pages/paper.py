@@ -39,6 +39,11 @@ def _facts(found: Json) -> Iterator[str]:
     plain = first["pairs"][0]["unconstrained"]
     yield f"a loss of {number(plain['losses'][0], 2)}"
     yield f"a mean RMSE of {number(plain['identity'], 1)}"
+    departures = found["ut_departures"]
+    yield f"The dual learning rate is {departures['base']['constraint.dual_lr']:g}"
+    fewer = departures["rows"]["batches of 100 sequences"]["fields"]
+    passes = f"{fewer['steps']} steps in place of {departures['base']['steps']:,}"
+    yield f"Batches of {fewer['batch_size']} make the same passes in {passes}"
     yield from _of_rows(found["ut_tables"])
     yield from _of_texts(found["text_ut"])
 

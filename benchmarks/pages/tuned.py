@@ -44,7 +44,7 @@ def tuned_table() -> str:
             "replications",
             "without a constrained winner",
             "gain (95 % interval)",
-            "over test units, too",
+            "test clips or reviews drawn, too",
             "outcome",
         ],
         rows,
@@ -59,6 +59,7 @@ def tuned_facts() -> Iterator[str]:
     tries, fewer = (of["replications"]["n_proposals"] for of in (ped2, imdb))
     yield f"({tries} tries a form on Ped2, {fewer} on IMDb)"
     yield f"{tries} or {fewer} tries on the same seed"
+    yield f"with a probability of {100 * ped2['design']['error']:g} %."
     yield from _outcomes(ped2, imdb)
     kept = [of["settings"][0]["units"] for of in (ped2, imdb)]
     trained = imdb["settings"][0]["certified"]["trained"]
