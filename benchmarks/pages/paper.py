@@ -6,9 +6,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 
-import numpy as np
-
 from benchmarks.pages.made import Made, number, results, table
+from sweep.results.aggregates import area
 from trainables.plain import Json
 
 ARMS = ("constrained", "unconstrained")
@@ -145,9 +144,7 @@ def _mean_score(arm: Mapping[str, Json]) -> float:
 
 def _area(arm: Mapping[str, Json]) -> float:
     """The area under the scores of an arm over test gammas, as Table 4 has of accuracy."""
-    if "scores" not in arm:
-        return math.nan
-    return float(np.trapezoid(list(arm["scores"].values()), list(map(float, arm["scores"]))))
+    return area(arm["scores"]) if "scores" in arm else math.nan
 
 
 def _last(arm: Mapping[str, Json]) -> float:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from statistics import fmean
 
-from scipy import stats
+import numpy as np
 
 from benchmarks.confirmed.imdb_shifts import SPACE as REVIEWS
 from benchmarks.pages.made import number, results, span, table
 from search_spaces.space import Uniform
+from sweep.statistics.paired import t_interval
 from trainables.config.test_conditions import family_of
 from trainables.plain import Json
 
@@ -107,9 +107,8 @@ def _how_ranges_came_about() -> Iterator[str]:
 
 
 def _interval(gains: Sequence[float], times: float) -> str:
-    half = stats.t.ppf(0.975, len(gains) - 1) * stats.sem(gains)
-    ends = (times * (fmean(gains) + sign * half) for sign in (-1, 1))
-    return " to ".join(number(end, 2) for end in ends)
+    ends = t_interval(times * np.array(gains))
+    return " to ".join(number(float(end), 2) for end in ends)
 
 
 def _of(name: str) -> Json:
