@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 help:
 	@echo "make quickstart   set up, run the quickstart sweep, print its table and where to look next"
-	@echo "make test         set up, then the fast tests: CPU, no network, about four minutes"
+	@echo "make test         set up, then the fast tests: CPU, no network, 4 to 25 minutes"
 	@echo "make check        ruff, format, mypy --strict, import contracts; figures of the code, and limits"
 	@echo "make format       rewrite what ruff can"
 	@echo "make tree         print every file of the repository with its own first line"

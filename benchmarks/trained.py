@@ -6,10 +6,10 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Iterable
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
+from concurrent.futures import as_completed
 from pathlib import Path
 
+from benchmarks.workers import spawned
 from trainables.arm_run import ArmRun
 from trainables.config.arm import ArmConfig
 from trainables.plain import Json, finite
@@ -36,7 +36,7 @@ def trained(
     found = {one["signature"]: one for one in lines_of(kept)}
     wanted = {config.signature(): config for config in configs}
     missing = [config for signature, config in wanted.items() if signature not in found]
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+    with spawned(workers) as pool:
         running = [pool.submit(_record, config.to_json()) for config in missing]
         for done in as_completed(running):
             record = ArmRecord.from_json(done.result())
