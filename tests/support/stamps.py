@@ -28,9 +28,9 @@ import pytest
 
 MODES = ("use", "ignore", "write")
 STAMPS = Path(".ci/stamps.json")
-# What no story covers: pages that none reads, what starts it, figures that benchmarks left, files of
-# a release, and other tests (no test imports another). All else that git lists or would list is
-# covered: product, support, data, pins.
+# What no story covers: pages that none reads, what starts it, figures that benchmarks left, what a
+# release has besides, and other tests (no test imports another). All else that git lists or would
+# list is covered: product, support, data, pins.
 NOT_COVERED = (
     "CHANGELOG.md", "CONTRIBUTING.md", "docs/*.md", "docs/conf.py", "docs/pictures/*", ".ci/*",
     ".gitignore", ".pre-commit-config.yaml", "benchmarks/results/*", "benchmarks/*.md",

@@ -5,6 +5,7 @@ The page's own example is what is installed here; no line of it is repeated.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -548,6 +549,77 @@ def test_a_plug_in_says_which_options_it_reads(install: Install, tmp_path: Path)
         ModelConfig(name="mine")
     with pytest.raises(InvalidValue, match="atoms_per_side must be left at 24 for mine"):
         replace(model, atoms_per_side=3)
+
+
+OWN = """
+from torch import nn
+from trainables.registry import ModelSpec
+
+
+class Mine(nn.Module):
+    def __init__(self, layers, pixels, width):
+        super().__init__()
+        self.inner = nn.ModuleList(
+            nn.Sequential(nn.Linear(pixels, width), nn.Linear(width, pixels)) for _ in range(layers)
+        )
+
+    def forward(self, inputs):
+        predictions = [inputs]
+        for layer in self.inner:
+            predictions.append(predictions[-1] + layer(predictions[-1]))
+        return predictions
+
+
+def build(config, task):
+    own = config.model.own
+    return Mine(config.model.layers, config.data.patch_size**2, own["width"])
+
+
+MINE = ModelSpec(
+    task="video_denoising", build=build, own={"width": 4, "scale": 1.0, "norm": "none"}
+)
+"""
+
+
+def test_options_of_its_own_are_set_checked_signed_and_shown(install: Install) -> None:
+    install({"models": {"mine": "acme_sweep:MINE"}}, OWN)
+    run = TINY.with_fields({"model.name": "mine"})
+    wide = run.with_fields({"model.own.width": 6, "model.own.scale": 2})
+    assert run.model.own == {"norm": "none", "scale": 1.0, "width": 4}
+    assert (wide.value_of("model.own.width"), wide.value_of("model.own.scale")) == (6, 2.0)
+    assert ArmConfig.from_json(wide.to_json()) == wide
+    other = run.with_fields({"model.own.width": 5})
+    assert len({one.signature() for one in (run, wide, other)}) == 3
+    assert run.with_fields({"model.own.width": 4}).signature() == run.signature()
+    build = functools.partial(build_model, task=build_task(run, torch.device("cpu"), torch.float32))
+    assert build(wide).inner[0][0].out_features == 6
+    another = wide.with_fields({"model.name": "ut"})  # which has none of them
+    assert another.model.own == {}
+    assert another.signature() == TINY.signature()
+    for field, value, message in (
+        ("model.own.widht", 3, "unknown own option of mine 'widht'.* Did you mean 'width'"),
+        ("model.own.width", 3.5, "model.own.width must be of the type of its default, 4, got 3.5"),
+        ("model.own.width", True, "of the type of its default, 4, got True"),
+        ("model.own.norm", 3, "of the type of its default, 'none', got 3"),
+    ):
+        with pytest.raises((InvalidValue, UnknownName), match=message):
+            run.with_fields({field: value})
+    with pytest.raises(UnknownName, match="unknown own option of ut 'width'"):
+        TINY.with_fields({"model.own.width": 3})
+
+
+def test_a_new_option_of_its_own_leaves_stored_arms_as_they_are(install: Install) -> None:
+    before = OWN.replace('"scale": 1.0, ', "")
+    install({"models": {"mine": "acme_sweep:BEFORE"}}, before.replace("MINE =", "BEFORE ="))
+    signed = TINY.with_fields({"model.name": "mine", "model.own.width": 6}).signature()
+    spec = find_plugins.model_spec("mine")
+    assert spec.own == {"width": 4, "norm": "none"}
+    newer = replace(spec, own={**spec.own, "scale": 1.0})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("trainables.config.model.model_spec", lambda name: newer)
+        run = TINY.with_fields({"model.name": "mine", "model.own.width": 6})
+        assert run.model.own["scale"] == 1.0
+        assert run.signature() == signed
 
 
 def test_videos_and_texts_of_one_name_are_two_data_sets(install: Install) -> None:

@@ -11,6 +11,7 @@ import functools
 import hashlib
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
@@ -303,28 +304,36 @@ class ArmConfig(Section):
         task = str(values.get("task", self.task))
         for name, value in values.items():
             field_of(name)
-            section, _, leaf = name.rpartition(".")
+            section, _, leaf = name.partition(".")
             target = changed
-            if section:
+            if leaf:
                 if section not in changed:
                     before = getattr(self, section) or default_constraint(task)
                     changed[section] = before.to_json()
                 target = changed[section]
-            target[leaf] = value
+            target[leaf or name] = value
         if task != self.task and self.test_gammas == self.facts.test_gammas:
             changed["test_gammas"] = values.get("test_gammas", ())
         model = changed.get("model", {})
-        if model.get("name", self.model.name) != self.model.name and "model.variant" not in values:
+        is_another = model.get("name", self.model.name) != self.model.name
+        if is_another and "model.variant" not in values:
             model["variant"] = ""  # another model has other ones
             if "model.pooling" not in values:
                 model["pooling"] = None
+        own = {n: model.pop(n) for n in list(model) if n.startswith("own.")}
+        before_own = {} if is_another and "model.own" not in values else model.get("own", {})
+        if own or is_another:
+            model["own"] = before_own | {n.removeprefix("own."): v for n, v in own.items()}
         return replace(self, **changed)
 
     def value_of(self, name: str) -> Json:
         """The field with this dotted name; None inside a section that is None."""
         value: Json = self
         for part in name.split("."):
-            value = None if value is None else getattr(value, part)
+            if isinstance(value, Mapping):  # own options; another model has others
+                value = value.get(part)
+            else:
+                value = None if value is None else getattr(value, part)
         return value
 
     def signature(self, version: int | None = None) -> str:
@@ -391,7 +400,7 @@ def field_of(name: str, others: tuple[str, ...] = ()) -> str:
         RemovedOption: it was one.
     """
     known = (*others, *field_names())
-    if name not in known:
+    if name not in known and not re.fullmatch(r"model\.own\.\w+", name):  # ModelConfig checks it
         if RENAMED.get(name) in known:
             raise RemovedOption(f"unknown field {name!r}: it is called {RENAMED[name]} now.")
         if name.removeprefix("constraint.") in REMOVED:

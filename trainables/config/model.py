@@ -2,13 +2,40 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from trainables.config.fields import NotNegative, Rule, Section
+from trainables.config.fields import NotNegative, Rule, Section, Untyped
+from trainables.plain import LATER, Json
 from trainables.registry.built_in import MODELS
 from trainables.registry.find_plugins import model_spec
-from trainables.registry.specs import OPTIONS, ModelSpec
+from trainables.registry.specs import OPTIONS, ModelSpec, OwnValue
+
+
+class Own(Mapping[str, OwnValue]):
+    """Values of the options that a plug-in's model has for itself, by name; it can be hashed."""
+
+    def __init__(self, values: Mapping[str, OwnValue] | None = None) -> None:
+        self._values = dict(sorted((values or {}).items()))
+
+    def __getitem__(self, name: str) -> OwnValue:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._values.items()))
+
+    def __repr__(self) -> str:
+        return repr(self._values)
+
+
+_IS_OWN = Untyped(lambda own: isinstance(own, Mapping), "a mapping of own options to values")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +64,8 @@ class ModelConfig(Section):
     start_jitter: NotNegative[float] = 0.0
     # ^ what is trained starts at p + start_jitter x rms(p) x N(0, 1), keyed by the seed: UT and
     #   DUST start alike on every seed otherwise
+    own: Annotated[Mapping[str, OwnValue], _IS_OWN] = field(default=Own(), metadata=LATER)
+    # ^ of a plug-in's model: its own options, each settable as model.own.NAME
 
     def __post_init__(self) -> None:
         """Fill in the model's default variant and pooling, then check."""
@@ -48,6 +77,17 @@ class ModelConfig(Section):
         if self.pooling is None:
             object.__setattr__(self, "pooling", self.spec.pooling)
         super().__post_init__()
+        object.__setattr__(self, "own", Own(self.spec.own_values(self.name, self.own)))
+
+    def changed(self) -> dict[str, Json]:
+        """``to_json`` of the fields that are not at their defaults, those of own options included.
+
+        So an option that is new in a plug-in leaves the arms that are stored as they are.
+        """
+        values, defaults = super().changed(), self.spec.own
+        own = {name: value for name, value in self.own.items() if value != defaults[name]}
+        values.pop("own", None)
+        return {**values, "own": own} if own else values
 
     def _check(self) -> None:
         spec = self.spec

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from trainables.errors import require
+from trainables.errors import InvalidValue, UnknownName, require
 from trainables.registry.task_facts import TaskFacts
 
 OPTIONS = (  # of ModelConfig
@@ -14,6 +14,7 @@ OPTIONS = (  # of ModelConfig
 )  # fmt: skip
 # A function, or "module:name" of one that is imported when it is first called: torch takes seconds.
 Function = Callable[..., Any] | str
+OwnValue = int | float | str | bool  # of an option that a plug-in's model has for itself
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +28,8 @@ class ModelSpec:
     variants: tuple[str, ...] = ("default",)  # its forwards, the default first: model.variant
     options: tuple[str, ...] = ()
     # ^ which of OPTIONS it reads beside model.name, layers and variant
+    own: Mapping[str, OwnValue] = field(default_factory=dict)
+    # ^ options that no other model has, with their defaults: model.own.NAME
     pooling: Literal["cls", "mean"] | None = None  # what its classifier reads unless a run says
     open_depth: bool = False  # whether model.layers may be 0: as many as its checkpoint has
     needs_data: bool = True
@@ -50,6 +53,23 @@ class ModelSpec:
         require("" not in (self.variants or ("",)), "variants", self.variants, "names, at least 1")
         known = set(self.options) <= set(OPTIONS)
         require(known, "options", self.options, f"some of {', '.join(OPTIONS)}")
+        own: object = self.own
+        is_own = isinstance(own, Mapping) and all(
+            str(name).isidentifier() and isinstance(value, OwnValue) for name, value in own.items()
+        )
+        require(is_own, "own", self.own, "names with a number, a text or a bool as their default")
+
+    def own_values(self, model: str, given: Mapping[str, object]) -> dict[str, OwnValue]:
+        """Values of all own options of the model of this name: those given, else the defaults.
+
+        Raises:
+            UnknownName: the model has no such option.
+            InvalidValue: a value is of another type than the default.
+        """
+        for name in given:
+            if name not in self.own:
+                raise UnknownName.among(f"own option of {model}", name, self.own)
+        return {n: _as_own(n, given.get(n, default), default) for n, default in self.own.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +103,18 @@ class DataSetSpec:
         """Refuse what is of another type; the message names the field."""
         _require_function("list", self.list, "a DataConfig")
         require(isinstance(self.folders, tuple), "folders", self.folders, "a tuple of names")
+
+
+def _as_own(name: str, value: object, default: OwnValue) -> OwnValue:
+    """The value in the type of its default; a whole number may stand for a float."""
+    kind = type(default)
+    if kind is float and type(value) is int:
+        return float(value)
+    if type(value) is not kind:
+        raise InvalidValue(
+            f"model.own.{name} must be of the type of its default, {default!r}, got {value!r}."
+        )
+    return value
 
 
 def _require_function(name: str, got: object, arguments: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from search_spaces.space import SearchSpace
 from sweep.render.table import NOTHING, Row, Table, shown_of
@@ -90,7 +90,7 @@ def _hyperparameters_row(space: SearchSpace, summary: SettingSummary) -> Row:
         value = config.value_of(name) if measured else None
         if measured and value is None and _DEFAULT.value_of(name) is not None:
             value = "none"  # off, and not: of another task
-        row[column_of(name)] = " ".join(map(str, value)) if isinstance(value, tuple) else value
+        row[column_of(name)] = _cell(value)
     return row | {
         "model": config.model.name,
         "model_variant": config.model.variant,
@@ -106,6 +106,13 @@ def _hyperparameters_row(space: SearchSpace, summary: SettingSummary) -> Row:
         "sampler_seed": space.sampler_seed,
         "tolerance": space.tolerance,
     }
+
+
+def _cell(value: Json) -> Json:
+    """A field's value in a cell: lists and own options as text."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {one}" for name, one in value.items())
+    return " ".join(map(str, value)) if isinstance(value, tuple) else value
 
 
 _IF_SET = (  # options without a column of their own where no setting sets them
@@ -126,6 +133,7 @@ _IF_SET = (  # options without a column of their own where no setting sets them
     "data.split_by_seed",
     "data.shuffle_by",
     "model.start_jitter",
+    "model.own",
 )
 _ALSO = (  # fields that say how a pair was trained and that the short form leaves to a note
     "constraint.dual_signal",
@@ -167,7 +175,7 @@ def _also_notes(rows: Sequence[Row]) -> list[str]:
 _COLUMNS = {"constraint.form": "constraint_form", "model.name": "model"}
 _NOT_SHOWN = ("seed", "data.folder", "test_gammas")
 _FIELDS = sorted(  # those of the constraint first
-    (name for name in field_names() if name not in _NOT_SHOWN),
+    (name for name in (*field_names(), "model.own") if name not in _NOT_SHOWN),
     key=lambda name: not name.startswith("constraint."),
 )
 
