@@ -48,6 +48,7 @@ NOT_RUN = {
 # Verbs keep the help option that they are first asked for: it must be the program's.
 ABOVE = click.Context(main, info_name="sweep", **main.context_settings)
 SHOWS = ("best", "status", "export")  # run on a sweep of the name that the page gives
+OF_INIT = ("my_clips.py", "my_texts.py", "my_net/my_net_space.py")  # spaces that it writes
 # What pages call a space of the user's own: texts in docs/text.md, else video.
 MY_SPACE = """
 from dataclasses import replace
@@ -83,7 +84,9 @@ def test_a_command_of_a_page_is_one_that_the_command_line_takes(
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("SWEEP_STORAGE")
     kind = "minilm_imdb" if page == "text.md" else "quickstart"
-    Path("my_space.py").write_text(MY_SPACE.format(kind))
+    Path("my_net").mkdir()
+    for own in ("my_space.py", *OF_INIT):
+        Path(own).write_text(MY_SPACE.format(kind))
     _, verb, *words = shlex.split(line.partition(" > ")[0], comments=True)
     given = verb_of(verb).make_context(verb, list(words), parent=ABOVE).params
     space = given.get("space")
@@ -95,7 +98,7 @@ def test_a_command_of_a_page_is_one_that_the_command_line_takes(
                 **{field.name: given[field.name] for field in fields(SweepRequest)}
             ).definition(None)
     elif verb in SHOWS and given["address"] is None:
-        store_sweep(ObjectStore("sweeps"), {FIRST: [FEASIBLE]}, name=given["name"])
+        store_sweep(ObjectStore("sweeps"), {FIRST: [FEASIBLE]}, name=given["name"] or "newest")
         sweep(verb, *words)
 
 

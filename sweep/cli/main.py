@@ -19,6 +19,7 @@ from trainables.errors import SweepError
 # The module of each verb, and its line in `sweep --help`, which loads none of them.
 VERBS = {
     "spaces": ("spaces", "List search spaces, or show one: settings, ranges, arms, cost."),
+    "init": ("starts.init", "Write a search space, or a plug-in package, to begin from."),
     "run": ("running", "Run a sweep of SPACE here, in the foreground."),
     "submit": (
         "cluster",

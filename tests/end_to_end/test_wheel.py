@@ -29,7 +29,9 @@ def test_the_wheel_works_outside_the_checkout(tmp_path: Path) -> None:
     [wheel] = wheels.glob("descent_sweep-*.whl")
     subprocess.run([*pip, "install", *offline, "--target", str(there), str(wheel)], check=True)
     assert all((there / package / "py.typed").is_file() for package in PACKAGES)
-    packed = [f for end in ("jinja", "css", "js") for f in (ROOT / "sweep").rglob(f"*.{end}")]
+    packed = [
+        f for end in ("jinja", "css", "js", "template") for f in (ROOT / "sweep").rglob(f"*.{end}")
+    ]
     assert packed
     assert all((there / file.relative_to(ROOT)).is_file() for file in packed)
     [metadata] = there.glob("descent_sweep-*.dist-info/METADATA")
@@ -47,6 +49,7 @@ def test_the_wheel_works_outside_the_checkout(tmp_path: Path) -> None:
         return ran.stdout
 
     assert "quickstart" in says("spaces")
+    assert "mynet: a package" in says("init", "model", "mynet")
     code = "import sweep.doctor.machine as d; print(d.__file__); print(d._reinstall_advice())"
     ran = subprocess.run(
         [sys.executable, "-c", code],

@@ -22,6 +22,7 @@ from trainables.config.data import DataConfig as DataConfig
 from trainables.config.fields import NotNegative, Positive, Rule, Section, named_gamma
 from trainables.config.mended import FOLDED_PATCH, IDENTITY_GAMMA
 from trainables.config.model import ModelConfig as ModelConfig
+from trainables.config.model import settle
 from trainables.config.renamed import FIRST_NAMES, RENAMED
 from trainables.errors import RemovedOption, UnknownName, require
 from trainables.plain import Json, with_names
@@ -314,26 +315,16 @@ class ArmConfig(Section):
             target[leaf or name] = value
         if task != self.task and self.test_gammas == self.facts.test_gammas:
             changed["test_gammas"] = values.get("test_gammas", ())
-        model = changed.get("model", {})
-        is_another = model.get("name", self.model.name) != self.model.name
-        if is_another and "model.variant" not in values:
-            model["variant"] = ""  # another model has other ones
-            if "model.pooling" not in values:
-                model["pooling"] = None
-        own = {n: model.pop(n) for n in list(model) if n.startswith("own.")}
-        before_own = {} if is_another and "model.own" not in values else model.get("own", {})
-        if own or is_another:
-            model["own"] = before_own | {n.removeprefix("own."): v for n, v in own.items()}
+        if "model" in changed:
+            settle(changed["model"], self.model, values)
         return replace(self, **changed)
 
     def value_of(self, name: str) -> Json:
         """The field with this dotted name; None inside a section that is None."""
         value: Json = self
         for part in name.split("."):
-            if isinstance(value, Mapping):  # own options; another model has others
-                value = value.get(part)
-            else:
-                value = None if value is None else getattr(value, part)
+            is_own = isinstance(value, Mapping)  # options of its own; another model has others
+            value = value.get(part) if is_own else value and getattr(value, part)
         return value
 
     def signature(self, version: int | None = None) -> str:

@@ -115,3 +115,19 @@ class ModelConfig(Section):
     def spec(self) -> ModelSpec:
         """The facts of the model, known without loading it; raises as ``model_spec``."""
         return model_spec(self.name)
+
+
+def settle(model: dict[str, Json], before: ModelConfig, named: Mapping[str, Json]) -> None:
+    """Complete the plain values of a changed network, in place.
+
+    Values named ``own.NAME`` go among its own options. A network of another name begins with the
+    defaults of its variant, pooling and own options, unless these are among the fields ``named``.
+    """
+    own = {name: model.pop(name) for name in list(model) if name.startswith("own.")}
+    is_another = model["name"] != before.name
+    kept = {} if is_another and "model.own" not in named else model.get("own", {})
+    model["own"] = {**kept, **{n.removeprefix("own."): value for n, value in own.items()}}
+    if is_another and "model.variant" not in named:
+        model["variant"] = ""
+        if "model.pooling" not in named:
+            model["pooling"] = None

@@ -39,7 +39,7 @@ def test_verbs_and_options_are_those_that_were_reviewed(
 
 def test_the_verbs_are_those_of_the_design() -> None:
     replication = (
-        "spaces run submit status logs stop resume list best reproduce confirm export report"
+        "spaces init run submit status logs stop resume list best reproduce confirm export report"
     )
     around = "ui sync register answers rm doctor completion"
     assert set(VERBS) == {*replication.split(), *around.split()}

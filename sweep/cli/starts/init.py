@@ -1,0 +1,153 @@
+"""The verb `sweep init`: commented files to begin from."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+
+import click
+
+from sweep.study import advice
+from sweep.study.advice import counted
+from sweep.study.requirements import require_torch
+from trainables.config.arm import DataConfig
+from trainables.errors import Misuse
+from trainables.registry.built_in import MODELS
+
+CHECKPOINT = "sentence-transformers/all-MiniLM-L6-v2"
+_PATCH = 16  # pixels of a side, in the space of videos
+_LARGEST = 160  # pixels of a frame's side that a CPU trains on in minutes
+
+
+@click.command()
+@click.argument("kind", type=click.Choice(["videos", "texts", "model"]))
+@click.argument("path", metavar="PATH")
+@click.option("--data", metavar="DIR", help="videos, texts: the folder of your clips or tables.")
+@click.option(
+    "--checkpoint", metavar="FOLDER|NAME", default=CHECKPOINT, show_default=True,
+    help="texts: the pretrained encoder, in the Hugging Face Hub's cache or a folder.",
+)  # fmt: skip
+def init(kind: str, path: str, data: str | None, checkpoint: str) -> None:
+    """Write a search space, or a plug-in package, to begin from.
+
+    KIND is videos (clips of your own, denoised), texts (labelled texts of your own) or model (a
+    network of your own). PATH is a new .py file, or for a model a new folder. Every line that
+    you may want to change has a comment.
+    """
+    target = Path(path)
+    if target.exists():
+        raise Misuse(f"{path} exists, and nothing is overwritten. Give a new name.")
+    if kind == "model":
+        _write_model(target, data)
+        return
+    name = target.stem.lower()
+    if target.suffix != ".py" or not re.fullmatch(r"[a-z]\w*", name, flags=re.A):
+        raise Misuse(
+            f"PATH must be a .py file whose name is letters, digits and '_', got {path}. "
+            f"For example: `{advice.command('init', kind, f'my_{kind}.py', '--data', 'DIR')}`."
+        )
+    if data is None:
+        what = "clips" if kind == "videos" else "train.csv and test.csv"
+        raise Misuse(f"`sweep init {kind}` looks at the data: give the folder of {what} by --data.")
+    require_torch()
+    contents, values = _clips(data) if kind == "videos" else _texts(data, checkpoint)
+    _write(target, f"{kind}.py", {"name": name, **values})
+    click.echo(f"{path}: {contents}")
+    _say_what_next(path)
+
+
+def _clips(folder: str) -> tuple[str, dict[str, str]]:
+    """Contents of a folder of clips in words, and values for the template of its space."""
+    from trainables.datasets.video.load import list_clips
+
+    place = _absolute(folder)
+    raw = list_clips(DataConfig(name="clips", folder=place))
+    sizes = [clip.size() for clip in raw.train[:1] if clip.size is not None]
+    width, height = sizes[0] if sizes else (_LARGEST, _LARGEST)
+    side = min(width, height, _LARGEST) // _PATCH * _PATCH
+    if side == 0:
+        raise Misuse(
+            f"frames of {width} x {height} pixels are smaller than a patch of {_PATCH}: begin from "
+            "search_spaces/ped2_ut.py, with a smaller data.patch_size."
+        )
+    words = (
+        f"{counted(len(raw.train), 'training clip')} and {counted(len(raw.test), 'test clip')}, "
+        f"frames of {width} x {height} pixels, scaled to {side} x {side}."
+    )
+    return words, {"data": place, "frame_size": str(side)}
+
+
+def _texts(folder: str, checkpoint: str) -> tuple[str, dict[str, str]]:
+    """Contents of a folder of tables in words, and values for the template of its space."""
+    from trainables.datasets.places import listed_here
+    from trainables.datasets.text.examples import RawText
+
+    place = _absolute(folder)
+    raw = listed_here("texts", DataConfig(name="hf:mine", folder=place), RawText)
+    train, test = (raw.read(split).examples for split in ("train", "test"))  # type: ignore[arg-type]
+    words = (
+        f"{counted(len(train), 'training text')} and {counted(len(test), 'test text')}, labels "
+        f"{', '.join(raw.labels)}."
+    )
+    model = Path(checkpoint).expanduser()
+    known = str(model.resolve()) if model.is_dir() else checkpoint
+    return words, {"data": place, "checkpoint": known}
+
+
+def _write_model(folder: Path, data: str | None) -> None:
+    """A package with one network, its search space and its test."""
+    if data is not None:
+        raise Misuse("a model's space trains on the built-in clips: leave out --data.")
+    name = folder.name
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or name in MODELS:
+        raise Misuse(
+            "the folder's name is that of the network: lower case letters, digits and '_', and "
+            f"none of {', '.join(MODELS)}; got {name!r}."
+        )
+    values = {"name": name, "package": name.replace("_", "-")}
+    folder.mkdir(parents=True)
+    for file, template in (
+        ("pyproject.toml", "pyproject.toml"),
+        (f"{name}.py", "network.py"),
+        (f"{name}_space.py", "network_space.py"),
+        (f"test_{name}.py", "test_network.py"),
+    ):
+        _write(folder / file, template, values)
+    space = str(folder / f"{name}_space.py")
+    click.echo(f"{folder}: a package with the network {name}, a search space, and a test.")
+    _say_what_next(
+        space,
+        (f"pip install -e {shlex.quote(str(folder))}", "make its name known"),
+        (f"python -m pytest {shlex.quote(str(folder))}", "does it keep the contract of models?"),
+    )
+
+
+def _absolute(folder: str) -> str:
+    """The folder's path from everywhere; it stands in the space."""
+    path = str(Path(folder).expanduser().resolve())
+    if any(mark in path for mark in '"\\\n$'):
+        raise Misuse(f"the path of --data has a quotation mark, a backslash or a '$': {path}")
+    return path
+
+
+def _write(path: Path, template: str, values: Mapping[str, str]) -> None:
+    text = files("sweep.cli.starts").joinpath(f"{template}.template").read_text("utf-8")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(Template(text).substitute(values), encoding="utf-8")
+
+
+def _say_what_next(space: str, *first: tuple[str, str]) -> None:
+    """Print commands to paste, each with what it is for: ``first``, then those about the space."""
+    lines = [
+        *first,
+        (advice.command("doctor", space), "what would go wrong"),
+        (advice.command("spaces", space), "what it trains, and what that costs"),
+        (advice.command("run", space), "train it"),
+    ]
+    width = max(len(line) for line, _ in lines)
+    for line, says in lines:
+        click.echo(f"  {line:<{width}}    # {says}")

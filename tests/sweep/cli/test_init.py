@@ -1,0 +1,138 @@
+"""`sweep init`: what it writes runs as it is, and nothing is overwritten."""
+
+from __future__ import annotations
+
+import csv
+import re
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from search_spaces import catalog
+from tests.support.command_line import contents, refused, sweep
+from tests.support.data.data_folders import write_frames
+from tests.support.data.text_runs import checkpoint_in
+from tests.support.plugins.plugin_packages import write_package
+from trainables.registry import find_plugins
+
+SHORT = ("--proposals", "1", "--where", "inline", "--set", "report_every=1", "--set", "steps=2")
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write_clips(folder: Path, width: int = 40, height: int = 50, count: int = 4) -> None:
+    random = np.random.default_rng(0)
+    for clip in range(count):
+        frames = [random.integers(0, 256, (height, width), np.uint8) for _ in range(24)]
+        write_frames(folder / f"clip{clip}", frames)
+
+
+def write_table(path: Path, rows: int) -> None:
+    path.parent.mkdir(exist_ok=True)
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["text", "label"])
+        writer.writerows(
+            (f"the film {i} was {('bad', 'good')[i % 2]}", ("neg", "pos")[i % 2])
+            for i in range(rows)
+        )
+
+
+def advised(output: str) -> list[list[str]]:
+    """The `sweep` commands of the output, without their comments."""
+    return [
+        line.split("#")[0].split()[1:]
+        for line in output.splitlines()
+        if line.startswith("  sweep ")
+    ]
+
+
+@pytest.mark.long("trains both arms of a pair of a real size")
+def test_a_space_of_own_clips_fits_their_size_and_trains(here: Path) -> None:
+    write_clips(here / "frames")
+    said = sweep("init", "videos", "my_clips.py", "--data", "frames").stdout
+    assert said.startswith(
+        "my_clips.py: 3 training clips and 1 test clip, frames of 40 x 50 pixels, scaled to "
+        "32 x 32.\n"
+    )
+    space = catalog.find("my_clips.py").space
+    assert (space.name, space.base.data.frame_size) == ("my_clips", 32)
+    assert space.base.data.folder == str(here / "frames")
+    assert [words[0] for words in advised(said)] == ["doctor", "spaces", "run"]
+    sweep(*advised(said)[-1], *SHORT, "--set", "eval_windows=1", "--set", "batch_size=4")
+    assert "my_clips" in sweep("list").stdout
+
+
+@pytest.mark.long("trains both arms of a pair of a real size")
+def test_a_space_of_own_texts_trains(here: Path) -> None:
+    write_table(here / "tables" / "train.csv", 40)
+    write_table(here / "tables" / "test.csv", 10)
+    checkpoint = checkpoint_in(here / "model")
+    said = sweep(
+        "init", "texts", "my_texts.py", "--data", "tables", "--checkpoint", checkpoint
+    ).stdout
+    assert said.startswith("my_texts.py: 40 training texts and 10 test texts, labels neg, pos.\n")
+    assert catalog.find("my_texts.py").space.base.model.checkpoint == checkpoint
+    sweep(*advised(said)[-1], *SHORT, "--set", "eval_windows=4", "--set", "data.max_length=16")
+    assert "my_texts" in sweep("list").stdout
+
+
+@pytest.mark.long("trains both arms of a pair of a real size")
+def test_a_package_of_an_own_network_keeps_the_contract_and_trains(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = sweep("init", "model", "my_net").stdout
+    files = {name: text.decode() for name, text in contents(here / "my_net").items()}
+    assert set(files) == {"pyproject.toml", "my_net.py", "my_net_space.py", "test_my_net.py"}
+    assert not any("$" in text for text in files.values())
+    project = tomllib.loads(files["pyproject.toml"])
+    assert project["tool"]["setuptools"]["py-modules"] == ["my_net"]
+    points = {
+        group.removeprefix("descent_sweep."): names
+        for group, names in project["project"]["entry-points"].items()
+    }
+    installed = write_package(here / "site", "my-net", "0.1", points, files)
+    monkeypatch.syspath_prepend(installed)
+    find_plugins._entry_points.cache_clear()
+    try:
+        names: dict[str, object] = {}
+        exec(files["test_my_net.py"], names)
+        names["test_the_network_keeps_the_contract"]()  # type: ignore[operator]
+        sweep(*advised(said)[-1], *SHORT, "--set", "eval_windows=1", "--set", "batch_size=4")
+        assert "my_net" in sweep("list").stdout
+    finally:
+        find_plugins._entry_points.cache_clear()
+        find_plugins._loaded.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["videos", "there.py", "--data", "frames"], "there.py exists, and nothing is overwritten"),
+        (["videos", "my_clips.py"], "give the folder of clips by --data"),
+        (["texts", "my_texts.py"], "give the folder of train.csv and test.csv by --data"),
+        (["videos", "my-clips.py", "--data", "frames"], "letters, digits and '_', got my-clips.py"),
+        (["videos", "clips.txt", "--data", "frames"], "must be a .py file"),
+        (["videos", "my_clips.py", "--data", "none"], "none does not exist"),
+        (["videos", "my_clips.py", "--data", "tiny"], "8 x 50 pixels are smaller than a patch"),
+        (["texts", "my_texts.py", "--data", "frames"], "has columns image, label"),
+        (["model", "ut"], "none of ut, dust"),
+        (["model", "My-Net"], "lower case letters, digits and '_'"),
+        (["model", "my_net", "--data", "frames"], "leave out --data"),
+    ],
+)
+def test_what_cannot_be_begun_is_refused_and_leaves_nothing(
+    here: Path, words: list[str], message: str
+) -> None:
+    write_clips(here / "frames", count=3)
+    write_clips(here / "tiny", width=8, count=3)
+    (here / "there.py").write_text("SPACE = None\n")
+    before = contents(here)
+    assert re.search(re.escape(message), " ".join(refused("init", *words).split()))
+    assert contents(here) == before
