@@ -35,7 +35,12 @@ from sweep.run.forget_failed import refuse_other_code
 from sweep.run.signals import request_stop
 from sweep.study import advice
 from sweep.study.advice import note
-from sweep.study.definition import definition_name, definition_of_any_version
+from sweep.study.definition import (
+    Definition,
+    definition_name,
+    definition_of_any_version,
+    sweep_names,
+)
 from sweep.study.lock import driver_of, driving_jobs
 from sweep.study.opening import find_sweep, named_place, open_store, parse_seeds
 from sweep.study.registration import (
@@ -55,6 +60,7 @@ from sweep.study.requirements import (
     with_folder,
 )
 from trainables.errors import Misuse
+from trainables.records.objects import ObjectStore
 
 
 @click.command()
@@ -70,6 +76,9 @@ from trainables.errors import Misuse
     "--mlflow", metavar="URI", help="MLflow server. Default: SQLite below the storage root."
 )
 @notify_option
+@click.option(
+    "--dry-run", is_flag=True, help="Print settings, first candidates and cost, and train nothing."
+)
 def run(
     request: SweepRequest,
     storage: str,
@@ -79,6 +88,7 @@ def run(
     reproduce: bool,
     mlflow: str | None,
     notify: str | None,
+    dry_run: bool,
 ) -> None:
     """Run a sweep of SPACE here, in the foreground.
 
@@ -92,6 +102,9 @@ def run(
     named_space, definition, named_fields = request.definition(objects)
     refuse_confirmation(named_space)
     budget.refuse_without_gpu(definition.space)
+    if dry_run:
+        _print_plan(definition, objects)
+        return
     if reproduce and (budget or mlflow is not None or named_here("notify")):
         raise Misuse(
             "--reproduce trains a few arms and compares them at once: leave out --max-arms, "
@@ -111,6 +124,18 @@ def run(
         accept_code=accept_code, budget=budget, mlflow=mlflow, notify=notify,
     )  # fmt: skip
     raise SystemExit(code)
+
+
+def _print_plan(definition: Definition, objects: ObjectStore) -> None:
+    """Settings, first candidates and cost of a sweep that is not run; its data are not opened."""
+    from sweep.cli.spaces import estimated, print_cost, print_space
+
+    print_space(definition.space)
+    print_cost(*estimated(definition.space))
+    name = definition.name
+    is_there = name in sweep_names(objects)
+    there = " A sweep of this name is there; the same definition continues it." * is_there
+    note(f"a dry run: nothing is trained or stored. It would be {name} in {objects.root}.{there}")
 
 
 @click.command()

@@ -77,7 +77,7 @@ def spaces(
             }
         )
         return
-    _print_space(space)
+    print_space(space)
     print_cost(cost, why_none)
     _print_confirmation(space, cost)
 
@@ -126,7 +126,8 @@ def _published(setting: Setting) -> dict[str, Json] | None:
     }
 
 
-def _print_space(space: SearchSpace) -> None:
+def print_space(space: SearchSpace) -> None:
+    """Print settings, ranges and arms of a space, and where it differs from the paper's."""
     out = console()
     seeds = ", ".join(map(str, space.search_seeds))
     plain = len(catalog.unconstrained_arms(space))

@@ -54,6 +54,18 @@ def test_a_truncated_frame_is_named(root: Path, tmp_path: Path) -> None:
     assert not root.exists()
 
 
+def test_a_dry_run_shows_plan_and_cost_and_leaves_nothing(root: Path, space_file: str) -> None:
+    shown = sweep(
+        "run", space_file, "--dry-run", "--name", "later", "--point", "constraint.alpha=0.25"
+    )
+    words = " ".join(shown.stdout.split())
+    assert "1 setting x 1 proposal" in words
+    assert "alpha=0.25" in words
+    assert "Estimate, within a factor of 2" in words
+    assert f"nothing is trained or stored. It would be later in {root}" in shown.stderr
+    assert not root.exists()
+
+
 def test_a_data_set_without_a_folder_says_how_to_give_one(root: Path) -> None:
     assert "--data" in refused("run", "ped2_ut")
     assert not root.exists()
