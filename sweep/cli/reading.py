@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import click
 from rich.live import Live
 from rich.markup import escape
 
 from search_spaces import catalog
+from sweep.api.listed import ListedSweep, listed_sweeps, newest_first
 from sweep.cli.options import (
     console,
     given_storage,
@@ -31,13 +32,12 @@ from sweep.cli.text.best import (
 from sweep.cli.text.live import StatusAnswer, status_view
 from sweep.cluster import ask
 from sweep.confirmation.chosen import confirmation_name
-from sweep.errors import OtherVersion
 from sweep.render.table import NOTHING, number
 from sweep.render.terminal import Paragraph, phrases, table
 from sweep.results.best import best_entries
-from sweep.results.status import SettingStatus, state_of, status_of
+from sweep.results.status import SettingStatus, status_of
 from sweep.results.summary import SettingSummary
-from sweep.results.sweep_view import SweepView, load_sweep
+from sweep.results.sweep_view import SweepView
 from sweep.run.alike import failed_alike
 from sweep.run.budget import Budget, summarize_spending, took_text
 from sweep.run.forget_failed import failure_time_text
@@ -46,18 +46,14 @@ from sweep.study.advice import note
 from sweep.study.definition import (
     Definition,
     definition_name,
-    definition_of_any_version,
-    state_without_reading,
-    sweep_names,
 )
 from sweep.study.lock import driver_of
 from sweep.study.opening import find_sweep, open_store
 from sweep.study.selection import outcome_text
 from sweep.tracking.address import TrackingError, known_id, place_of
-from trainables.errors import Misuse, SweepError, missing_plugin
-from trainables.plain import Json, Plain
+from trainables.errors import Misuse, SweepError
+from trainables.plain import Json
 from trainables.records.objects import ObjectStore
-from trainables.records.parallel_reads import at_once
 from trainables.signs.early_signs import WENT
 
 WATCH_S = 5.0  # between two refreshes of `status --watch`
@@ -80,7 +76,7 @@ def list_(place: Place, as_json: bool) -> None:
     """
     if place.address is None:
         objects = open_store(place.storage)
-        entries = [_list_entry(objects, name).to_json() for name in newest_first(objects)]
+        entries = [one.to_json() for one in listed_sweeps(objects, say=note)]
     else:
         entries = ask.json_of(place.address, given_storage(), "list")
     if as_json:
@@ -115,19 +111,6 @@ def name_or_newest(name: str | None, place: Place) -> str:
     return names[0]
 
 
-@dataclass(kw_only=True)
-class ListedSweep(Plain):
-    """A line of `sweep list`."""
-
-    name: str
-    space: str | None = None
-    state: str = "damaged"
-    proposals: str | None = None  # how many are finished
-    retired: Sequence[str] = ()  # settings whose search ended early
-    plug_in: str | None = None  # that is missing
-    storage: str
-
-
 def _print_list(sweeps: Sequence[ListedSweep], place: Place) -> None:
     if not sweeps:
         note(_no_sweeps_text(place))
@@ -143,36 +126,6 @@ def _print_list(sweeps: Sequence[ListedSweep], place: Place) -> None:
         for one in sweeps
     ]
     console().print(table(rows, unbroken=("name", "space")))
-
-
-def _list_entry(objects: ObjectStore, name: str) -> ListedSweep:
-    one = ListedSweep(name=name, storage=objects.root)
-    try:
-        view = load_sweep(objects, name, "outcomes")
-    except OtherVersion as error:
-        note(str(error))
-        one.space = definition_of_any_version(objects, name).space.name
-        one.state = "other version"
-    except SweepError as error:  # the other sweeps can still be listed
-        note(str(error))
-        one.plug_in = missing_plugin(error)
-        one.state = state_without_reading(error)
-    else:
-        space = view.definition.space
-        wanted = sum(map(space.proposals_of, space.settings))
-        is_running = driver_of(objects, name) is not None
-        one.space = space.name
-        one.state = state_of(view, is_running=is_running)
-        one.proposals = f"{sum(len(s.results) for s in view.settings)} of {wanted}"
-        one.retired = sorted(view.retired)
-    return one
-
-
-def newest_first(objects: ObjectStore) -> list[str]:
-    """Every sweep below the root, the one defined last first."""
-    names = sweep_names(objects)
-    put_at = at_once(lambda name: objects.put_at_ns(definition_name(name)) or 0, names)
-    return [name for _, name in sorted(zip(put_at, names, strict=True), reverse=True)]
 
 
 @click.command()

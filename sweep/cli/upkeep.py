@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from sweep.api.listed import newest_first
 from sweep.cli.options import (
     ON_HEAD,
     given_storage,
@@ -16,7 +17,6 @@ from sweep.cli.options import (
     tell_that_it_is_here,
     winners_of,
 )
-from sweep.cli.reading import newest_first
 from sweep.cli.sweep_options import Place, collected
 from sweep.cluster import ask
 from sweep.errors import AlreadyRunning

@@ -88,7 +88,7 @@ def _texts(folder: str, checkpoint: str) -> tuple[str, dict[str, str]]:
 
     place = _absolute(folder)
     raw = listed_here("texts", DataConfig(name="hf:mine", folder=place), RawText)
-    train, test = (raw.read(split).examples for split in ("train", "test"))  # type: ignore[arg-type]
+    train, test = (raw.read(split).examples for split in ("train", "test"))
     words = (
         f"{counted(len(train), 'training text')} and {counted(len(test), 'test text')}, labels "
         f"{', '.join(raw.labels)}."

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sweep.cli.reading import newest_first
+from sweep.api.listed import newest_first
 from sweep.cli.text.best import print_best
 from sweep.results.best import best_entries
 from sweep.results.findings import findings
