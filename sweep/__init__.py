@@ -1,6 +1,6 @@
-"""Sweeps from Python: ``sweep.load`` reads a stored one, ``sweep.run`` trains one.
+"""Sweeps from Python: ``run`` trains one, ``load`` reads one, ``sweeps`` lists them.
 
-Both are imported when they are first used, so that `import sweep` costs nothing. ``sweep.run`` is a
+They are imported when they are first used, so that `import sweep` costs nothing. ``sweep.run`` is a
 package, too: that of the driver.
 """
 
@@ -14,9 +14,10 @@ TYPE_CHECKING = False  # that of `typing`, which would be most of the cost
 if TYPE_CHECKING:
     from typing import Any
 
+    from sweep.api.listed import sweeps
     from sweep.api.loaded import Sweep, load
 
-__all__ = ["load", "run"]
+__all__ = ["load", "run", "sweeps"]
 
 
 class _Run(ModuleType):
@@ -36,6 +37,10 @@ def __getattr__(name: str) -> Any:
         from sweep.api.loaded import load
 
         return load
+    if name == "sweeps":
+        from sweep.api.listed import sweeps
+
+        return sweeps
     raise AttributeError(f"module 'sweep' has no attribute {name!r}")
 
 

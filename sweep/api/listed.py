@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from sweep.errors import OtherVersion
 from sweep.results.status import state_of
 from sweep.results.sweep_view import load_sweep
+from sweep.study.advice import DEFAULT_STORAGE, STORAGE, note
 from sweep.study.definition import (
     definition_name,
     definition_of_any_version,
@@ -15,10 +19,14 @@ from sweep.study.definition import (
     sweep_names,
 )
 from sweep.study.lock import driver_of
+from sweep.study.opening import open_store
 from trainables.errors import SweepError, missing_plugin
 from trainables.plain import Plain
 from trainables.records.objects import ObjectStore
 from trainables.records.parallel_reads import at_once
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(kw_only=True)
@@ -37,6 +45,28 @@ class ListedSweep(Plain):
 def listed_sweeps(objects: ObjectStore, *, say: Callable[[str], None]) -> list[ListedSweep]:
     """Every sweep below the root, the one defined last first; ``say`` hears why one is unread."""
     return [_listed(objects, name, say) for name in newest_first(objects)]
+
+
+def sweeps(storage: str | os.PathLike[str] | None = None) -> pd.DataFrame:
+    """Sweeps and confirmations below a storage root, a row each, the one defined last first.
+
+    Columns are those of `sweep list --json`: name, space, state, proposals (how many are finished,
+    as text), retired (settings whose search ended early), plug_in (one that is missing), storage.
+
+    Args:
+        storage: its storage root; default: $SWEEP_STORAGE, else ./sweeps.
+    """
+    import pandas as pd
+
+    listed = listed_sweeps(open_store(root(storage)), say=note)
+    columns = [field.name for field in dataclasses.fields(ListedSweep)]
+    return pd.DataFrame([one.to_json() for one in listed], columns=columns)
+
+
+def root(storage: str | os.PathLike[str] | None) -> str:
+    """The storage root that is meant."""
+    given = os.environ.get(STORAGE) or DEFAULT_STORAGE if storage is None else storage
+    return os.fspath(given)
 
 
 def newest_first(objects: ObjectStore) -> list[str]:

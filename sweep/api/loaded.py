@@ -9,6 +9,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from sweep.api import columns, frames, html
+from sweep.api.listed import root
 from sweep.confirmation.summary import ConfirmationSummary, ConfirmedSetting
 from sweep.report.drawing import rendered
 from sweep.report.figures import FIGURES, draw
@@ -19,7 +20,6 @@ from sweep.report.source import StoredSweep
 from sweep.results.findings import findings
 from sweep.results.status import State, state_of, status_of
 from sweep.results.sweep_view import SweepView, load_sweep
-from sweep.study.advice import DEFAULT_STORAGE, STORAGE
 from sweep.study.lock import driver_of
 from sweep.study.opening import named_place, open_store
 from trainables.errors import Misuse, UnknownName, require
@@ -55,12 +55,6 @@ def load(name: str, storage: str | os.PathLike[str] | None = None) -> Sweep:
     with named_place(objects):
         view = load_sweep(objects, name, "pairs")
     return Sweep(objects, view, is_running=driver_of(objects, name) is not None)
-
-
-def root(storage: str | os.PathLike[str] | None) -> str:
-    """The storage root that is meant."""
-    given = os.environ.get(STORAGE) or DEFAULT_STORAGE if storage is None else storage
-    return os.fspath(given)
 
 
 @dataclass(frozen=True, repr=False)

@@ -12,7 +12,8 @@ from typing import get_args
 from search_spaces import catalog
 from search_spaces.space import SearchSpace
 from search_spaces.start_points import EVERY, Start, with_start_points
-from sweep.api.loaded import Sweep, load, root
+from sweep.api.listed import root
+from sweep.api.loaded import Sweep, load
 from sweep.api.training import ready, train
 from sweep.executors.executor import Executor, Where
 from sweep.results.started_from import starts_from

@@ -134,7 +134,7 @@ def _print_plan(definition: Definition, objects: ObjectStore) -> None:
     print_cost(*estimated(definition.space))
     name = definition.name
     is_there = name in sweep_names(objects)
-    there = " A sweep of this name is there; the same definition continues it." * is_there
+    there = " That sweep exists, and the same definition would continue it." * is_there
     note(f"a dry run: nothing is trained or stored. It would be {name} in {objects.root}.{there}")
 
 

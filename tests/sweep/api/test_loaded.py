@@ -405,4 +405,4 @@ def test_a_notebook_completes_what_is_not_imported_yet() -> None:
     ran = subprocess.run(
         (sys.executable, "-c", "import sweep; print(*dir(sweep))"), capture_output=True, text=True
     )
-    assert {"load", "run"} <= set(ran.stdout.split())
+    assert {"load", "run", "sweeps"} <= set(ran.stdout.split())

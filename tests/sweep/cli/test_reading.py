@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import sweep as program
 from sweep.api.listed import newest_first
 from sweep.cli.text.best import print_best
 from sweep.results.best import best_entries
@@ -44,6 +45,14 @@ def test_list_shows_the_newest_sweep_first_with_its_state(stored: ObjectStore) -
     assert {e["storage"] for e in entries} == {stored.root}
     assert {e["space"] for e in entries} == {"tiny"}
     assert "later" in sweep("list").stdout
+    frame = program.sweeps(stored.root)
+    assert json.loads(frame.to_json(orient="records")) == entries
+
+
+def test_no_sweeps_are_a_frame_without_rows(root: Path) -> None:
+    assert list(program.sweeps(root).columns) == [
+        "name", "space", "state", "proposals", "retired", "plug_in", "storage",
+    ]  # fmt: skip
 
 
 def test_a_confirmed_sweep_says_where_fresh_seeds_say_what_it_found(root: Path) -> None:
