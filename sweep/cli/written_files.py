@@ -50,9 +50,19 @@ ALPACA_EVAL = 805  # instructions of its set
     help="Add the paper's published numbers to the tables in its layout.",
 )  # fmt: skip
 @click.option("--replace", is_flag=True, help="Replace an earlier export even if it holds more.")
+@click.option(
+    "--optuna", "journal", metavar="FILE",
+    help="Also write a new FILE, an Optuna journal of all proposals, which optuna-dashboard opens.",
+)  # fmt: skip
 @collected(place=Place)
 def export_(
-    name: str | None, out: str, everything: bool, beside_paper: bool, replace: bool, place: Place
+    name: str | None,
+    out: str,
+    everything: bool,
+    beside_paper: bool,
+    replace: bool,
+    journal: str | None,
+    place: Place,
 ) -> None:
     """Write tables (CSV, Markdown, LaTeX), configurations that re-run exactly, and a manifest.
 
@@ -64,7 +74,12 @@ def export_(
 
     name = name_or_newest(name, place)
     folder_out = Path(out).expanduser().resolve()
+    journal_out = None if journal is None else Path(journal).expanduser().resolve()
+    if journal_out is not None and journal_out.exists():
+        raise Misuse(f"{journal_out} exists, and --optuna writes a new file. Give another name.")
     if place.address is not None:
+        if journal_out is not None:
+            raise Misuse("--optuna reads the store itself: give --storage, without --address.")
         words = ["--all"] * everything + ["--published"] * beside_paper
         contents = _remote_files(place.address, "export", name, *words)
         texts = {file: content.decode() for file, content in contents.items()}
@@ -77,6 +92,8 @@ def export_(
     if is_confirmation:
         read = cache(read)  # for the manifest and the table
     _, view = open_sweep(place.storage, name, record=read)
+    if journal_out is not None and is_confirmation:
+        raise Misuse(f"{name} is a confirmation, which searches nothing: leave out --optuna.")
     ids = run_ids(objects, view.definition)
     files = export(
         view, ids, folder_out, read=read, everything=everything, beside_paper=beside_paper,
@@ -87,6 +104,12 @@ def export_(
         click.echo(str(folder_out / file))
     if is_confirmation:
         return
+    if journal_out is not None:
+        from sweep.study.sampler import write_journal
+
+        told = {one.setting.name: one.observations for one in view.settings}
+        write_journal(journal_out, name, view.definition.space, told)
+        click.echo(str(journal_out))
     closest = [s.setting.name for s in view.settings if not s.chosen.winner and s.chosen.shown]
     nothing = [s.setting.name for s in view.settings if not s.chosen.shown]
     if closest and not everything:

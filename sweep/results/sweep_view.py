@@ -16,6 +16,7 @@ from sweep.study.definition import Definition, load_definition
 from sweep.study.pairs import ProposalResult, ReadRecord, judge_proposal
 from sweep.study.proposals import (
     ArmEnd,
+    Observation,
     ProposalOutcome,
     StoredProposal,
     all_proposals,
@@ -74,6 +75,12 @@ class SettingView:
         """How many proposals are wanted, stored and finished."""
         wanted, stored = space.proposals_of(self.setting), len(self.proposals)
         return ProposalCounts(wanted=wanted, stored=stored, finished=len(self.results))
+
+    @property
+    def observations(self) -> list[Observation]:
+        """Outcomes of its finished proposals, as the search learns from them."""
+        points = {proposal.number: proposal.point for proposal in self.proposals}
+        return [one.observation(points[one.number]) for one in self.results]
 
     @property
     def baselines(self) -> dict[str, ArmRecord | None]:

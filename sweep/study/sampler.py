@@ -15,12 +15,15 @@ import hashlib
 import math
 import warnings
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Self
 
 import numpy as np
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 from optuna.samplers import BaseSampler, GPSampler, TPESampler
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from search_spaces.ranges import at_fraction
@@ -251,3 +254,63 @@ def _point_at(space: SearchSpace, setting: Setting, shares: Sequence[float]) -> 
     ranges = space.ranges_of(setting).items()
     drawn = {name: at_fraction(values, u) for (name, values), u in zip(ranges, shares, strict=True)}
     return space.point_of(setting, drawn)
+
+
+# --- for Optuna's own tools -----------------------------------------------------------------------
+
+
+def write_journal(
+    path: Path, sweep: str, space: SearchSpace, told: Mapping[str, Sequence[Observation]]
+) -> None:
+    """Write a new Optuna journal: a study for each setting, a trial for each of its outcomes.
+
+    ``optuna-dashboard`` and ``optuna.load_study`` open it. A trial's number is its proposal's where
+    none is missing; its constraint is at most 0 where the proposal is feasible; its attributes have
+    the fields that were trained, and the outcome.
+
+    Args:
+        path: a file that does not exist.
+        sweep: its name; a study is called SWEEP/SETTING.
+        space: the sweep's.
+        told: outcomes by setting.
+    """
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    storage = JournalStorage(JournalFileBackend(str(path)))
+    for name, observations in told.items():
+        setting = space.setting(name)
+        study = optuna.create_study(
+            storage=storage, study_name=f"{sweep}/{name}", direction="minimize"
+        )
+        missing = stand_in(observations)
+        trials = [
+            _plain_trial(space, setting, one, missing)
+            for one in sorted(observations, key=lambda one: one.number)
+            if space.is_in_box(setting, one.point)
+        ]
+        study.add_trials(trials)
+
+
+def _plain_trial(
+    space: SearchSpace, setting: Setting, observation: Observation, missing_objective: float
+) -> FrozenTrial:
+    """An outcome in distributions that Optuna's storages know."""
+    trial = finished_trial(space, setting, observation, missing_objective)
+    distributions: dict[str, BaseDistribution] = {}
+    params: dict[str, Json] = {}
+    for name, values in space.ranges_of(setting).items():
+        params[name] = trial.params[name]
+        if isinstance(values, Choice):  # any plain value, where Optuna has numbers and texts
+            texts = list(map(str, values.values))
+            distributions[name] = CategoricalDistribution(texts)
+            params[name] = texts[trial.params[name]]
+        else:
+            distributions[name] = FloatDistribution(values.low, values.high, log=values.is_log)
+    attributes = {**observation.point, "outcome": observation.outcome}
+    return create_trial(
+        state=trial.state,
+        value=trial.value,
+        params=params,
+        distributions=distributions,
+        user_attrs={**attributes, "proposal": observation.number},
+        constraints=trial.constraints or None,
+    )

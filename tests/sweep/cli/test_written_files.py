@@ -5,6 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import optuna
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+
+from sweep.results.sweep_view import load_sweep
 from tests.support.command_line import refused, sweep
 from tests.support.sweeps import DIVERGED, FIRST, INFEASIBLE, SECOND, store_sweep
 from trainables.code_version import code_version
@@ -45,3 +50,24 @@ def test_export_replaces_more_by_less_only_where_it_is_told_to(
         ArmStore(stored).forget(signature)
     assert "10 arms" in refused("export", "tiny", "--all", "--out", out)
     sweep("export", "tiny", "--all", "--out", out, "--replace")
+
+
+def test_a_search_is_written_as_optuna_has_it(stored: ObjectStore, tmp_path: Path) -> None:
+    journal = tmp_path / "tiny.log"
+    words = ("export", "tiny", "--out", str(tmp_path / "out"), "--optuna", str(journal))
+    assert str(journal) in sweep(*words).stdout.splitlines()
+    view = load_sweep(stored, "tiny")
+    storage = JournalStorage(JournalFileBackend(str(journal)))
+    for setting in view.settings:
+        name = setting.setting.name
+        study = optuna.load_study(study_name=f"tiny/{name}", storage=storage)
+        told = {trial.user_attrs["proposal"]: trial for trial in study.trials}
+        assert list(told) == [one.number for one in setting.results]
+        for one in setting.results:
+            trial = told[one.number]
+            assert trial.user_attrs["outcome"] == one.outcome
+            is_feasible = trial.constraints is not None and max(trial.constraints.values()) <= 0
+            assert is_feasible == (one.outcome == "feasible")
+        winner = setting.chosen.winner
+        assert winner is None or study.best_trial.user_attrs["proposal"] == winner.number
+    assert "exists, and --optuna writes a new file" in refused(*words)
