@@ -14,7 +14,7 @@ IN_TWO := -n 2 --dist loadfile
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test slow cluster gpu everything check format tree bench clean
+.PHONY: help setup quickstart test slow cluster gpu everything check format tree bench docs links dist clean
 
 help:
 	@echo "make quickstart   set up, run the quickstart sweep, print its table and where to look next"
@@ -27,13 +27,15 @@ help:
 	@echo "make gpu          tests and measurements on a CUDA device, JSON into build/gpu/: .ci/gpu"
 	@echo "make everything   what .ci/run runs, and all of it; then writes .ci/stamps.json anew"
 	@echo "make bench        every benchmark that needs no files of yours, JSON into build/bench/"
+	@echo "make docs | links     the site into build/site/, without a warning; dead links, with a network"
+	@echo "make dist         wheel and source archive into dist/"
 	@echo "make clean        remove caches and builds; keeps .venv and $(STORAGE)/"
 
 setup: $(STAMP)
 
-# One environment for running and developing: the dev extra adds little beside torch and Ray, and a
+# One environment for running and developing: the group dev adds little beside torch and Ray, and a
 # second environment would be a second thing to go stale. Runs again when either file changes; what
-# is installed and still fits is left alone.
+# is installed and still fits is left alone. pip knows groups from 25.1 on.
 # torch comes first and asked for exactly: a range, or torch as somebody's dependency, may choose a
 # build that brings several GB of CUDA packages where a CPU build has been set up. On a CUDA machine
 # set pip up for the CUDA build wanted; constraints.txt accepts any build of the version.
@@ -44,8 +46,9 @@ $(STAMP): pyproject.toml constraints.txt
 	  echo "Python 3.11 or newer is needed, got $$($(PYTHON) --version 2>&1) from '$(PYTHON)'. Name another: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv || { \
 	  rm -rf .venv; echo "'$(PYTHON) -m venv' failed. On Debian and Ubuntu: install the package python3-venv."; exit 1; }
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep '^torch==' constraints.txt)"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' -c constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet "$$(grep '^torch==' constraints.txt)"
+	$(BIN)/python -m pip install --quiet -e '.[cluster]' --group dev -c constraints.txt
 	@touch $@
 
 quickstart: $(STAMP)
@@ -109,6 +112,24 @@ bench: $(STAMP)
 	    echo "$$name is left out: it needs Debian's package chromium"; continue; fi; \
 	  echo "$$name -> build/bench/$$name.json"; \
 	  $(BIN)/python -m "benchmarks.$$name" >"build/bench/$$name.json" || exit 1; done
+
+# The pages as a site; a warning fails. Links are checked by `make links`, with a network.
+docs: $(STAMP)
+	$(BIN)/python -m pip install --quiet --group docs -c constraints.txt
+	$(BIN)/python -m sphinx --fail-on-warning --quiet -b html docs build/site
+	@echo "build/site/index.html"
+
+links: docs
+	$(BIN)/python -m sphinx --quiet -b linkcheck docs build/links
+
+# Wheel and source archive; TAG: that of a release, which must be v and the version.
+dist:
+	@version=$$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml); \
+	  test -z "$(TAG)" || test "$(TAG)" = "v$$version" || { echo "tag $(TAG) is not v$$version"; exit 1; }
+	$(PYTHON) -m venv build/dist-venv
+	build/dist-venv/bin/python -m pip install --quiet build twine
+	build/dist-venv/bin/python -m build --outdir dist .
+	build/dist-venv/bin/twine check --strict dist/*
 
 clean:
 	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

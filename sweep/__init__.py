@@ -1,4 +1,4 @@
-"""Sweeps from Python: ``run`` trains one, ``load`` reads one, ``sweeps`` lists them.
+"""Sweeps from Python: ``run`` trains, ``load`` reads, ``sweeps`` lists.
 
 They are imported when they are first used, so that `import sweep` costs nothing. ``sweep.run`` is a
 package, too: that of the driver.

@@ -25,7 +25,7 @@ from trainables.records.unit_scores import UnitScores, at_gamma
 
 ROOT = Path(__file__).parents[1]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
-BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```([^`\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`(sweep [^`\n]+)`")
 INDENTED = re.compile(r"^ {4}(sweep .+)$", re.MULTILINE)
 # Why the commands of these programs run in no test of ours.

@@ -107,8 +107,8 @@ def export_(
     if journal_out is not None:
         from sweep.study.sampler import write_journal
 
-        told = {one.setting.name: one.observations for one in view.settings}
-        write_journal(journal_out, name, view.definition.space, told)
+        observed = {one.setting.name: one.observations for one in view.settings}
+        write_journal(journal_out, name, view.definition.space, observed)
         click.echo(str(journal_out))
     closest = [s.setting.name for s in view.settings if not s.chosen.winner and s.chosen.shown]
     nothing = [s.setting.name for s in view.settings if not s.chosen.shown]

@@ -260,7 +260,7 @@ def _point_at(space: SearchSpace, setting: Setting, shares: Sequence[float]) -> 
 
 
 def write_journal(
-    path: Path, sweep: str, space: SearchSpace, told: Mapping[str, Sequence[Observation]]
+    path: Path, sweep: str, space: SearchSpace, observed: Mapping[str, Sequence[Observation]]
 ) -> None:
     """Write a new Optuna journal: a study for each setting, a trial for each of its outcomes.
 
@@ -272,11 +272,11 @@ def write_journal(
         path: a file that does not exist.
         sweep: its name; a study is called SWEEP/SETTING.
         space: the sweep's.
-        told: outcomes by setting.
+        observed: outcomes by setting.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     storage = JournalStorage(JournalFileBackend(str(path)))
-    for name, observations in told.items():
+    for name, observations in observed.items():
         setting = space.setting(name)
         study = optuna.create_study(
             storage=storage, study_name=f"{sweep}/{name}", direction="minimize"

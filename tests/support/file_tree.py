@@ -38,6 +38,7 @@ COMMENTS = {
     "benchmarks/results/mlflow_pages.json": "seconds until MLflow shows 500 arms, in Chromium",
     "benchmarks/results/one_layer_bound.json": "one layer of UT and DUST; docs/spaces.md",
     "benchmarks/results/search_replay.json": "samplers replayed; docs/spaces.md",
+    ".devcontainer/devcontainer.json": "the same environment in an editor's container",
     ".gitignore": "what a run or a build leaves behind",
     "CHANGELOG.md": "what changed, in the user's words",
     "CONTRIBUTING.md": "the rules, and how to run the checks",
