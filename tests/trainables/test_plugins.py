@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import os
 import re
 import subprocess
@@ -14,7 +15,9 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -598,9 +601,15 @@ def test_options_of_its_own_are_set_checked_signed_and_shown(install: Install) -
     assert another.signature() == TINY.signature()
     for field, value, message in (
         ("model.own.widht", 3, "unknown own option of mine 'widht'.* Did you mean 'width'"),
-        ("model.own.width", 3.5, "model.own.width must be of the type of its default, 4, got 3.5"),
+        (
+            "model.own.width",
+            3.5,
+            "model.own.width must be finite and of the type .* 4, got 3.5",
+        ),
         ("model.own.width", True, "of the type of its default, 4, got True"),
         ("model.own.norm", 3, "of the type of its default, 'none', got 3"),
+        ("model.own.scale", math.nan, "model.own.scale must be finite .*, got nan"),
+        ("model.own.scale", 10**400, "model.own.scale must be finite .*, got 10000"),
     ):
         with pytest.raises((InvalidValue, UnknownName), match=message):
             run.with_fields({field: value})
@@ -620,6 +629,21 @@ def test_a_new_option_of_its_own_leaves_stored_arms_as_they_are(install: Install
         run = TINY.with_fields({"model.name": "mine", "model.own.width": 6})
         assert run.model.own["scale"] == 1.0
         assert run.signature() == signed
+        assert run.to_json()["model"]["own"] == {"width": 6}  # so do the digests of stored plans
+
+
+@pytest.mark.parametrize(
+    "own", [{"a": math.inf}, {"a": np.float64(1.0)}, {"a b": 1}, {3: 1}, {"a": (1,)}, [1]]
+)
+def test_defaults_that_json_does_not_give_back_are_refused(own: Any) -> None:
+    with pytest.raises(InvalidValue, match="own must be names with a finite number"):
+        ModelSpec(task="video_denoising", build="acme:build", own=own)
+
+
+def test_an_own_option_that_a_signature_would_confuse_is_refused(install: Install) -> None:
+    install({"models": {"mine": "acme_sweep:MINE"}}, OWN.replace('"width"', '"warmup_share"'))
+    with pytest.raises(InvalidValue, match="own must be other names in the ModelSpec of mine"):
+        TINY.with_fields({"model.name": "mine"})
 
 
 def test_videos_and_texts_of_one_name_are_two_data_sets(install: Install) -> None:

@@ -22,7 +22,6 @@ from trainables.config.data import DataConfig as DataConfig
 from trainables.config.fields import NotNegative, Positive, Rule, Section, named_gamma
 from trainables.config.mended import FOLDED_PATCH, IDENTITY_GAMMA
 from trainables.config.model import ModelConfig as ModelConfig
-from trainables.config.model import settle
 from trainables.config.renamed import FIRST_NAMES, RENAMED
 from trainables.errors import RemovedOption, UnknownName, require
 from trainables.plain import Json, with_names
@@ -302,21 +301,22 @@ class ArmConfig(Section):
         5
         """
         changed: dict[str, Json] = {}  # other sections stay as they are: they were checked before
+        of_model: dict[str, Json] = {}
         task = str(values.get("task", self.task))
         for name, value in values.items():
             field_of(name)
             section, _, leaf = name.partition(".")
-            target = changed
-            if leaf:
-                if section not in changed:
-                    before = getattr(self, section) or default_constraint(task)
-                    changed[section] = before.to_json()
-                target = changed[section]
-            target[leaf or name] = value
+            if section == "model":
+                of_model[leaf] = value
+            elif leaf:
+                before = getattr(self, section) or default_constraint(task)
+                changed.setdefault(section, before.to_json())[leaf] = value
+            else:
+                changed[name] = value
         if task != self.task and self.test_gammas == self.facts.test_gammas:
             changed["test_gammas"] = values.get("test_gammas", ())
-        if "model" in changed:
-            settle(changed["model"], self.model, values)
+        if of_model:
+            changed["model"] = self.model.with_values(of_model)
         return replace(self, **changed)
 
     def value_of(self, name: str) -> Json:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from trainables.config.fields import NotNegative, Rule, Section, Untyped
+from trainables.config.renamed import FIRST_NAMES, RENAMED
+from trainables.errors import require
 from trainables.plain import LATER, Json
 from trainables.registry.built_in import MODELS
 from trainables.registry.find_plugins import model_spec
@@ -35,7 +37,10 @@ class Own(Mapping[str, OwnValue]):
         return repr(self._values)
 
 
-_IS_OWN = Untyped(lambda own: isinstance(own, Mapping), "a mapping of own options to values")
+_IS_OWN = Untyped(
+    lambda own: isinstance(own, Mapping) and all(isinstance(name, str) for name in own),
+    "a mapping of own options to values",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,14 +82,24 @@ class ModelConfig(Section):
         if self.pooling is None:
             object.__setattr__(self, "pooling", self.spec.pooling)
         super().__post_init__()
+        # Signatures have fields by their first names, so that two of these would be one there.
+        clashing = [name for name in self.spec.own if name in {*RENAMED, *FIRST_NAMES}]
+        require(not clashing, "own", clashing, f"other names in the ModelSpec of {self.name}")
         object.__setattr__(self, "own", Own(self.spec.own_values(self.name, self.own)))
 
-    def changed(self) -> dict[str, Json]:
-        """``to_json`` of the fields that are not at their defaults, those of own options included.
+    def to_json(self) -> dict[str, Json]:
+        """Plain values; of own options those that are not at their defaults.
 
-        So an option that is new in a plug-in leaves the arms that are stored as they are.
+        So an option that is new in a plug-in leaves stored arms and plans as they are.
         """
-        values, defaults = super().changed(), self.spec.own
+        return self._with_changed_own(super().to_json())
+
+    def changed(self) -> dict[str, Json]:
+        """``to_json`` of the fields that are not at their defaults, own options included."""
+        return self._with_changed_own(super().changed())
+
+    def _with_changed_own(self, values: dict[str, Json]) -> dict[str, Json]:
+        defaults = self.spec.own
         own = {name: value for name, value in self.own.items() if value != defaults[name]}
         values.pop("own", None)
         return {**values, "own": own} if own else values
@@ -116,18 +131,16 @@ class ModelConfig(Section):
         """The facts of the model, known without loading it; raises as ``model_spec``."""
         return model_spec(self.name)
 
+    def with_values(self, named: Mapping[str, Json]) -> ModelConfig:
+        """This section with other values; one named ``own.NAME`` goes among the own options.
 
-def settle(model: dict[str, Json], before: ModelConfig, named: Mapping[str, Json]) -> None:
-    """Complete the plain values of a changed network, in place.
-
-    Values named ``own.NAME`` go among its own options. A network of another name begins with the
-    defaults of its variant, pooling and own options, unless these are among the fields ``named``.
-    """
-    own = {name: model.pop(name) for name in list(model) if name.startswith("own.")}
-    is_another = model["name"] != before.name
-    kept = {} if is_another and "model.own" not in named else model.get("own", {})
-    model["own"] = {**kept, **{n.removeprefix("own."): value for n, value in own.items()}}
-    if is_another and "model.variant" not in named:
-        model["variant"] = ""
-        if "model.pooling" not in named:
-            model["pooling"] = None
+        A network of another name begins with the defaults of its variant, pooling and own options,
+        unless these are among the fields ``named``.
+        """
+        is_another = named.get("name", self.name) != self.name
+        values = self.to_json()
+        if is_another:
+            values |= {"variant": "", "pooling": None, "own": {}}
+        own = {n.removeprefix("own."): v for n, v in named.items() if n.startswith("own.")}
+        values |= {n: v for n, v in named.items() if not n.startswith("own.")}
+        return self.from_json({**values, "own": {**values.get("own", {}), **own}})

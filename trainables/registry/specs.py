@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -55,9 +57,11 @@ class ModelSpec:
         require(known, "options", self.options, f"some of {', '.join(OPTIONS)}")
         own: object = self.own
         is_own = isinstance(own, Mapping) and all(
-            str(name).isidentifier() and isinstance(value, OwnValue) for name, value in own.items()
+            isinstance(name, str) and name.isidentifier() and _is_plain(value)
+            for name, value in own.items()
         )
-        require(is_own, "own", self.own, "names with a number, a text or a bool as their default")
+        allowed = "names with a finite number, a text or a bool of Python's as their default"
+        require(is_own, "own", self.own, allowed)
 
     def own_values(self, model: str, given: Mapping[str, object]) -> dict[str, OwnValue]:
         """Values of all own options of the model of this name: those given, else the defaults.
@@ -105,14 +109,22 @@ class DataSetSpec:
         require(isinstance(self.folders, tuple), "folders", self.folders, "a tuple of names")
 
 
+def _is_plain(value: object) -> bool:
+    """True for what JSON gives back as it was: no subclass, no NaN, no infinity."""
+    if type(value) is float:
+        return math.isfinite(value)
+    return type(value) in (int, str, bool)
+
+
 def _as_own(name: str, value: object, default: OwnValue) -> OwnValue:
     """The value in the type of its default; a whole number may stand for a float."""
-    kind = type(default)
-    if kind is float and type(value) is int:
-        return float(value)
-    if type(value) is not kind:
+    if type(default) is float and type(value) is int:
+        with suppress(OverflowError):
+            value = float(value)
+    if type(value) is not type(default) or not _is_plain(value):
         raise InvalidValue(
-            f"model.own.{name} must be of the type of its default, {default!r}, got {value!r}."
+            f"model.own.{name} must be finite and of the type of its default, {default!r}, got "
+            f"{value!r}."
         )
     return value
 

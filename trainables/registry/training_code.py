@@ -58,12 +58,14 @@ def training_code(task: str, model: str, data: str, *, as_loaded: bool = False) 
     specs, plugins = [], {}
     for what, in_group, name, spec in named:
         modules = _modules_of(in_group, name, spec)
-        specs.append(f"{name} {_canonical(spec)}")
+        described = f"{name} {_canonical(spec)}"
         roots |= {module for module in modules if _is_ours(module)}
         if entry := entry_point_module(in_group, name):
             digests, imported = plugin_code(entry, modules, as_loaded=as_loaded)
-            plugins[f"{what} {name}"] = _short(digests)
+            plugins[f"{what} {name}"] = _short([described, *digests])
             roots |= imported
+        else:
+            specs.append(described)
     return {OURS: _short([*specs, *_of_ours(frozenset(roots))]), **plugins}
 
 
