@@ -15,6 +15,7 @@ import json
 import logging
 import os
 import shutil
+import tempfile
 import time
 import uuid
 import zlib
@@ -33,11 +34,30 @@ _LOOK_EVERY_S, _TELL_AFTER_S = 0.1, 5.0
 
 
 def cache_root() -> Path:
-    """SWEEP_CACHE, else $XDG_CACHE_HOME/descent-sweep, else ~/.cache/descent-sweep."""
+    """SWEEP_CACHE, else $XDG_CACHE_HOME/descent-sweep, else ~/.cache/descent-sweep.
+
+    Who has no home that can be written gets a folder below the temporary one, closed to others.
+    """
     if own := os.environ.get("SWEEP_CACHE"):
         return Path(own).expanduser().resolve()
-    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser().resolve() / "descent-sweep"
+    given = os.environ.get("XDG_CACHE_HOME")
+    base = Path(given or os.path.expanduser("~/.cache")).expanduser().resolve()
+    nearest = next(path for path in (base, *base.parents) if os.path.exists(path))
+    if given or os.access(nearest, os.W_OK):
+        return base / "descent-sweep"
+    return _closed_to_others(Path(tempfile.gettempdir(), f"descent-sweep-{os.getuid()}"))
+
+
+def _closed_to_others(folder: Path) -> Path:
+    """The folder, made for this user; anybody may have put another one in its place."""
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        is_own = folder.stat().st_uid == os.getuid() and not folder.is_symlink()
+    except OSError as error:
+        raise Misuse(f"{folder} cannot be made ({error}). Set SWEEP_CACHE to a folder.") from error
+    if not is_own:
+        raise Misuse(f"{folder} is another user's. Set SWEEP_CACHE to a folder you own.")
+    return folder
 
 
 def built_once(kind: str, key: Json, build: Callable[[Path], None]) -> Path:

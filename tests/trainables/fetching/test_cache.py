@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import os
 import subprocess
 import sys
 import threading
@@ -78,6 +79,24 @@ def test_the_cache_root_follows_the_environment(
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     assert cache_root() == tmp_path / "home" / ".cache" / "descent-sweep"
+
+
+def test_without_a_home_the_cache_is_a_temporary_folder_closed_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SWEEP_CACHE")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("HOME", "/proc/nowhere")  # nobody can write there, not even root
+    monkeypatch.setattr("os.access", lambda path, mode: str(path) != "/proc")
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    folder = cache_root()
+    assert folder == tmp_path / f"descent-sweep-{os.getuid()}"
+    assert folder.stat().st_mode & 0o077 == 0
+    assert built_once("test", 1, lambda entry: None).is_dir()
+    folder.rename(tmp_path / "elsewhere")
+    folder.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(Misuse, match=r"is another user's\. Set SWEEP_CACHE"):
+        cache_root()
 
 
 def test_a_cache_that_cannot_be_written_says_what_to_set(
