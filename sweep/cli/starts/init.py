@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import keyword
+import os
 import re
 import shlex
 from collections.abc import Mapping
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from string import Template
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,6 +21,9 @@ from sweep.study.requirements import require_torch
 from trainables.config.arm import DataConfig
 from trainables.errors import Misuse
 from trainables.registry.built_in import MODELS
+
+if TYPE_CHECKING:
+    from trainables.datasets.video.clips import RawClip
 
 CHECKPOINT = "sentence-transformers/all-MiniLM-L6-v2"
 _PATCH = 16  # pixels of a side, in the space of videos
@@ -35,11 +42,11 @@ def init(kind: str, path: str, data: str | None, checkpoint: str) -> None:
     """Write a search space, or a plug-in package, to begin from.
 
     KIND is videos (clips of your own, denoised), texts (labelled texts of your own) or model (a
-    network of your own). PATH is a new .py file, or for a model a new folder. Every line that
-    you may want to change has a comment.
+    network of your own). PATH is a new .py file, or for a model a new folder. Its comments name
+    what to change.
     """
     target = Path(path)
-    if target.exists():
+    if os.path.lexists(target):
         raise Misuse(f"{path} exists, and nothing is overwritten. Give a new name.")
     if kind == "model":
         _write_model(target, data)
@@ -52,7 +59,7 @@ def init(kind: str, path: str, data: str | None, checkpoint: str) -> None:
         )
     if data is None:
         what = "clips" if kind == "videos" else "train.csv and test.csv"
-        raise Misuse(f"`sweep init {kind}` looks at the data: give the folder of {what} by --data.")
+        raise Misuse(f"{kind} are looked at first: give the folder of {what} by --data.")
     require_torch()
     contents, values = _clips(data) if kind == "videos" else _texts(data, checkpoint)
     _write(target, f"{kind}.py", {"name": name, **values})
@@ -66,19 +73,28 @@ def _clips(folder: str) -> tuple[str, dict[str, str]]:
 
     place = _absolute(folder)
     raw = list_clips(DataConfig(name="clips", folder=place))
-    sizes = [clip.size() for clip in raw.train[:1] if clip.size is not None]
-    width, height = sizes[0] if sizes else (_LARGEST, _LARGEST)
-    side = min(width, height, _LARGEST) // _PATCH * _PATCH
+    sizes = [_size(clip) for clip in (*raw.train, *raw.test)]
+    least, most = min(sizes, key=min), max(sizes, key=min)
+    side = min(*least, _LARGEST) // _PATCH * _PATCH
     if side == 0:
         raise Misuse(
-            f"frames of {width} x {height} pixels are smaller than a patch of {_PATCH}: begin from "
-            "search_spaces/ped2_ut.py, with a smaller data.patch_size."
+            f"frames of {least[0]} x {least[1]} pixels are smaller than a patch of {_PATCH}: begin "
+            "from search_spaces/ped2_ut.py, with a smaller data.patch_size."
         )
+    to = "" if least == most else f" to {most[0]} x {most[1]}"
     words = (
         f"{counted(len(raw.train), 'training clip')} and {counted(len(raw.test), 'test clip')}, "
-        f"frames of {width} x {height} pixels, scaled to {side} x {side}."
+        f"frames of {least[0]} x {least[1]}{to} pixels, scaled to {side} x {side}."
     )
-    return words, {"data": place, "frame_size": str(side)}
+    return words, {"data": repr(place), "frame_size": str(side)}
+
+
+def _size(clip: RawClip) -> tuple[int, int]:
+    """Width and height of a clip's frames in pixels; Misuse where they cannot be read."""
+    try:
+        return clip.size() if clip.size is not None else (_LARGEST, _LARGEST)
+    except Exception as error:  # of whichever decoder
+        raise Misuse(f"the clip {clip.name} cannot be read: {error}") from error
 
 
 def _texts(folder: str, checkpoint: str) -> tuple[str, dict[str, str]]:
@@ -94,8 +110,10 @@ def _texts(folder: str, checkpoint: str) -> tuple[str, dict[str, str]]:
         f"{', '.join(raw.labels)}."
     )
     model = Path(checkpoint).expanduser()
+    if model.is_dir() and not (model / "config.json").is_file():
+        raise Misuse(f"--checkpoint {checkpoint} is no checkpoint: it has no config.json.")
     known = str(model.resolve()) if model.is_dir() else checkpoint
-    return words, {"data": place, "checkpoint": known}
+    return words, {"data": repr(place), "checkpoint": repr(known)}
 
 
 def _write_model(folder: Path, data: str | None) -> None:
@@ -103,13 +121,13 @@ def _write_model(folder: Path, data: str | None) -> None:
     if data is not None:
         raise Misuse("a model's space trains on the built-in clips: leave out --data.")
     name = folder.name
-    if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or name in MODELS:
+    is_name = re.fullmatch(r"[a-z]([a-z0-9_]*[a-z0-9])?", name) and not keyword.iskeyword(name)
+    if not is_name or name in MODELS or find_spec(name) is not None:
         raise Misuse(
-            "the folder's name is that of the network: lower case letters, digits and '_', and "
-            f"none of {', '.join(MODELS)}; got {name!r}."
+            "the folder's name is that of the network: lower case letters, digits and between them "
+            f"'_', none of {', '.join(MODELS)}, and of no module that is installed; got {name!r}."
         )
     values = {"name": name, "package": name.replace("_", "-")}
-    folder.mkdir(parents=True)
     for file, template in (
         ("pyproject.toml", "pyproject.toml"),
         (f"{name}.py", "network.py"),
@@ -121,7 +139,7 @@ def _write_model(folder: Path, data: str | None) -> None:
     click.echo(f"{folder}: a package with the network {name}, a search space, and a test.")
     _say_what_next(
         space,
-        (f"pip install -e {shlex.quote(str(folder))}", "make its name known"),
+        (f"pip install -e {shlex.quote(str(folder))} pytest", "make its name known"),
         (f"python -m pytest {shlex.quote(str(folder))}", "does it keep the contract of models?"),
     )
 
@@ -129,15 +147,20 @@ def _write_model(folder: Path, data: str | None) -> None:
 def _absolute(folder: str) -> str:
     """The folder's path from everywhere; it stands in the space."""
     path = str(Path(folder).expanduser().resolve())
-    if any(mark in path for mark in '"\\\n$'):
-        raise Misuse(f"the path of --data has a quotation mark, a backslash or a '$': {path}")
+    if not path.isprintable():
+        raise Misuse(f"the path of --data must be of printable characters, got {path!r}.")
     return path
 
 
 def _write(path: Path, template: str, values: Mapping[str, str]) -> None:
     text = files("sweep.cli.starts").joinpath(f"{template}.template").read_text("utf-8")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(Template(text).substitute(values), encoding="utf-8")
+    content = Template(text).substitute(values).encode()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("xb") as file:
+            file.write(content)
+    except OSError as error:
+        raise Misuse(f"{path} cannot be written: {error.strerror}.") from error
 
 
 def _say_what_next(space: str, *first: tuple[str, str]) -> None:

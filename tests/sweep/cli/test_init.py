@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import csv
+import os
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -111,6 +114,38 @@ def test_a_package_of_an_own_network_keeps_the_contract_and_trains(
         find_plugins._loaded.cache_clear()
 
 
+def test_frames_of_several_sizes_are_scaled_to_what_the_smallest_allow(here: Path) -> None:
+    write_clips(here / "large", width=80, height=90, count=2)
+    write_clips(here / "small", count=2)
+    (here / "both").mkdir()
+    for name, of in (("a", "large/clip0"), ("b", "small/clip0"), ("c", "large/clip1")):
+        (here / of).rename(here / "both" / name)
+    said = sweep("init", "videos", "two_sizes.py", "--data", "both").stdout
+    assert "frames of 40 x 50 to 80 x 90 pixels, scaled to 32 x 32" in said
+    assert catalog.find("two_sizes.py").space.base.data.frame_size == 32
+
+
+@pytest.mark.long("pip builds a package")
+def test_an_installed_network_is_known_in_every_folder(here: Path) -> None:
+    """By a path file: what setuptools does otherwise loses to a folder of the network's name."""
+    sweep("init", "model", "own_net")
+    to = ("--prefix", str(here / "site"), "--no-build-isolation", "--no-deps", "--quiet")
+    subprocess.run([sys.executable, "-m", "pip", "install", *to, "-e", "own_net"], check=True)
+    (path_file,) = (here / "site").rglob("*.pth")
+    assert path_file.read_text().split() == [str(here / "own_net")]
+
+
+def test_a_folder_of_any_name_stands_in_the_space(here: Path) -> None:
+    odd = here / 'it\'s "a\\$b" ü'
+    write_clips(odd, count=3)
+    sweep("init", "videos", "odd.py", "--data", str(odd))
+    assert catalog.find("odd.py").space.base.data.folder == str(odd)
+    no_text = odd.rename(here / os.fsdecode(b"\xff"))
+    words = ("init", "videos", "no.py", "--data", str(no_text))
+    assert "must be of printable characters" in refused(*words)
+    assert not (here / "no.py").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -123,7 +158,13 @@ def test_a_package_of_an_own_network_keeps_the_contract_and_trains(
         (["videos", "my_clips.py", "--data", "tiny"], "8 x 50 pixels are smaller than a patch"),
         (["texts", "my_texts.py", "--data", "frames"], "has columns image, label"),
         (["model", "ut"], "none of ut, dust"),
-        (["model", "My-Net"], "lower case letters, digits and '_'"),
+        (["model", "My-Net"], "lower case letters, digits and between them '_'"),
+        (["model", "net_"], "lower case letters, digits and between them '_'"),
+        (["model", "json"], "of no module that is installed; got 'json'"),
+        (["model", "lambda"], "lower case letters"),
+        (["model", "there.py/a_net"], "cannot be written: Not a directory"),
+        (["videos", "dangling.py", "--data", "frames"], "dangling.py exists"),
+        (["videos", "my_clips.py", "--data", "damaged"], "the clip clip0 cannot be read: cannot"),
         (["model", "my_net", "--data", "frames"], "leave out --data"),
     ],
 )
@@ -133,6 +174,9 @@ def test_what_cannot_be_begun_is_refused_and_leaves_nothing(
     write_clips(here / "frames", count=3)
     write_clips(here / "tiny", width=8, count=3)
     (here / "there.py").write_text("SPACE = None\n")
+    (here / "dangling.py").symlink_to(here / "nowhere.py")
+    write_clips(here / "damaged", count=3)
+    min((here / "damaged" / "clip0").iterdir()).write_bytes(b"no picture")
     before = contents(here)
     assert re.search(re.escape(message), " ".join(refused("init", *words).split()))
     assert contents(here) == before

@@ -112,8 +112,8 @@ def _library(data: DataConfig) -> Any:
         pass
     raise BadData(
         f"data set {data.name} needs the Python package `datasets`, version {_OLDEST} or newer; it "
-        f"is {state}. Install it (pip install -U datasets), or give imdb, mnli or alpaca "
-        "with their original files."
+        f"is {state}. Install it: pip install 'descent-sweep[hub]'. Without it imdb, mnli and "
+        "alpaca are read, from their original files."
     )
 
 
