@@ -102,6 +102,8 @@ def run(
     named_space, definition, named_fields = request.definition(objects)
     refuse_confirmation(named_space)
     budget.refuse_without_gpu(definition.space)
+    if dry_run and reproduce:
+        raise Misuse("--dry-run trains nothing, and --reproduce trains again: give one of them.")
     if dry_run:
         _print_plan(definition, objects)
         return
@@ -133,9 +135,13 @@ def _print_plan(definition: Definition, objects: ObjectStore) -> None:
     print_space(definition.space)
     print_cost(*estimated(definition.space))
     name = definition.name
-    is_there = name in sweep_names(objects)
-    there = " That sweep exists, and the same definition would continue it." * is_there
-    note(f"a dry run: nothing is trained or stored. It would be {name} in {objects.root}.{there}")
+    there = ""
+    if name in sweep_names(objects):
+        there = " That name is taken: `sweep run` continues an equal definition, refuses another."
+    note(
+        "a dry run: nothing is trained or stored, and data and MLflow are not opened. It would be "
+        f"{name} in {objects.root}.{there}"
+    )
 
 
 @click.command()

@@ -52,7 +52,7 @@ ALPACA_EVAL = 805  # instructions of its set
 @click.option("--replace", is_flag=True, help="Replace an earlier export even if it holds more.")
 @click.option(
     "--optuna", "journal", metavar="FILE",
-    help="Also write a new FILE, an Optuna journal of all proposals, which optuna-dashboard opens.",
+    help="Also write a new FILE for optuna-dashboard: an Optuna journal of the finished proposals.",
 )  # fmt: skip
 @collected(place=Place)
 def export_(
@@ -74,9 +74,7 @@ def export_(
 
     name = name_or_newest(name, place)
     folder_out = Path(out).expanduser().resolve()
-    journal_out = None if journal is None else Path(journal).expanduser().resolve()
-    if journal_out is not None and journal_out.exists():
-        raise Misuse(f"{journal_out} exists, and --optuna writes a new file. Give another name.")
+    journal_out = None if journal is None else _new_file(journal, beside=folder_out)
     if place.address is not None:
         if journal_out is not None:
             raise Misuse("--optuna reads the store itself: give --storage, without --address.")
@@ -119,6 +117,20 @@ def export_(
         )
     if nothing:
         note(f"no configuration for {', '.join(nothing)}: no finished pair.")
+
+
+def _new_file(name: str, *, beside: Path) -> Path:
+    """The path of --optuna's file, which is new, in a folder that is there or can be made."""
+    path = Path(name).expanduser().resolve()
+    if path == beside or beside in path.parents:
+        raise Misuse(f"{path} lies in --out, which holds the export alone. Give another place.")
+    if path.exists():
+        raise Misuse(f"{path} exists, and --optuna writes a new file. Give another name.")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Misuse(f"--optuna cannot make the folder {path.parent}: {error}.") from error
+    return path
 
 
 def _remote_files(address: str, *words: str) -> Mapping[str, bytes]:
@@ -190,6 +202,8 @@ def report_(
             files = report(sweep, folder, formats=formats, replace=replace)
     for file in files if figures else [PAGE]:
         click.echo(str(folder / file))
+    if not figures:
+        note("the page is one file with its figures inside, to be sent as it is.")
 
 
 @click.command("answers")

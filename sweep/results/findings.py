@@ -248,7 +248,7 @@ def next_step(entries: Sequence[SettingSummary]) -> Step | None:
     runs = [ArmConfig.from_json(one.constrained.config) for one in alike if one.constrained]
     alpha = f"{min((run.constraint.alpha for run in runs if run.constraint), default=0.0):.4g}"
     steps = 2 * max((run.steps for run in runs), default=0)
-    longer = f"a new sweep, `--set steps={steps}`"
+    longer = f"a new sweep, `--name NEW --set steps={steps}`"
     near = f"a proposal came close in only {kinds.count('close')} of {len(kinds)} settings"
     more = 2 * max(entry.proposals.wanted for entry in entries)
     return {

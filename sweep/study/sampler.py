@@ -168,15 +168,29 @@ def finished_trial(
     Never complete without it: TPE would take that for feasible, GP raise at every later ask. FAIL
     is what is no fault of the point; every sampler forgets it.
     """
-    distributions = distributions_of(space, setting)
     params = _params(space, setting, observation.point)
+    missing = missing_objective
+    return _trial(space, observation, missing, params, distributions_of(space, setting), {})
+
+
+def _trial(
+    space: SearchSpace,
+    observation: Observation,
+    missing_objective: float,
+    params: dict[str, Json],
+    distributions: dict[str, BaseDistribution],
+    attributes: dict[str, Json],
+) -> FrozenTrial:
     if not observation.is_usable:
-        return create_trial(state=TrialState.FAIL, params=params, distributions=distributions)
+        return create_trial(
+            state=TrialState.FAIL, params=params, distributions=distributions, user_attrs=attributes
+        )
     return create_trial(
         state=TrialState.COMPLETE,
         value=observation.objective if math.isfinite(observation.objective) else missing_objective,
         params=params,
         distributions=distributions,
+        user_attrs=attributes,
         constraints={CONSTRAINT: constraint_of(observation, space.tolerance)},
     )
 
@@ -264,9 +278,10 @@ def write_journal(
 ) -> None:
     """Write a new Optuna journal: a study for each setting, a trial for each of its outcomes.
 
-    ``optuna-dashboard`` and ``optuna.load_study`` open it. A trial's number is its proposal's where
-    none is missing; its constraint is at most 0 where the proposal is feasible; its attributes have
-    the fields that were trained, and the outcome.
+    ``optuna-dashboard`` and ``optuna.load_study`` open it. A trial's constraint is at most 0 where
+    the proposal is feasible; its attributes have the number of the proposal, the fields that were
+    trained, and the outcome. A listed proposal outside the ranges has these alone, no parameters.
+    Choices are texts: Optuna's storages have no others.
 
     Args:
         path: a file that does not exist.
@@ -285,7 +300,6 @@ def write_journal(
         trials = [
             _plain_trial(space, setting, one, missing)
             for one in sorted(observations, key=lambda one: one.number)
-            if space.is_in_box(setting, one.point)
         ]
         study.add_trials(trials)
 
@@ -293,24 +307,19 @@ def write_journal(
 def _plain_trial(
     space: SearchSpace, setting: Setting, observation: Observation, missing_objective: float
 ) -> FrozenTrial:
-    """An outcome in distributions that Optuna's storages know."""
-    trial = finished_trial(space, setting, observation, missing_objective)
+    """An outcome in distributions that Optuna's storages know; outside the ranges in none."""
     distributions: dict[str, BaseDistribution] = {}
     params: dict[str, Json] = {}
-    for name, values in space.ranges_of(setting).items():
-        params[name] = trial.params[name]
-        if isinstance(values, Choice):  # any plain value, where Optuna has numbers and texts
-            texts = list(map(str, values.values))
-            distributions[name] = CategoricalDistribution(texts)
-            params[name] = texts[trial.params[name]]
-        else:
-            distributions[name] = FloatDistribution(values.low, values.high, log=values.is_log)
-    attributes = {**observation.point, "outcome": observation.outcome}
-    return create_trial(
-        state=trial.state,
-        value=trial.value,
-        params=params,
-        distributions=distributions,
-        user_attrs={**attributes, "proposal": observation.number},
-        constraints=trial.constraints or None,
-    )
+    if space.is_in_box(setting, observation.point):
+        params = _params(space, setting, observation.point)
+        for name, values in space.ranges_of(setting).items():
+            if isinstance(values, Choice):  # any plain value, where Optuna has numbers and texts
+                texts = list(map(str, values.values))
+                distributions[name] = CategoricalDistribution(texts)
+                params[name] = texts[params[name]]
+            else:
+                distributions[name] = FloatDistribution(values.low, values.high, log=values.is_log)
+    attributes = {
+        **observation.point, "outcome": observation.outcome, "proposal": observation.number,
+    }  # fmt: skip
+    return _trial(space, observation, missing_objective, params, distributions, attributes)

@@ -62,7 +62,9 @@ def test_a_dry_run_shows_plan_and_cost_and_leaves_nothing(root: Path, space_file
     assert "1 setting x 1 proposal" in words
     assert "alpha=0.25" in words
     assert "Estimate, within a factor of 2" in words
-    assert f"nothing is trained or stored. It would be later in {root}" in shown.stderr
+    assert "nothing is trained or stored" in shown.stderr
+    assert f"It would be later in {root}" in shown.stderr
+    assert "give one of them" in refused("run", space_file, "--dry-run", "--reproduce")
     assert not root.exists()
 
 

@@ -71,3 +71,10 @@ def test_a_search_is_written_as_optuna_has_it(stored: ObjectStore, tmp_path: Pat
         winner = setting.chosen.winner
         assert winner is None or study.best_trial.user_attrs["proposal"] == winner.number
     assert "exists, and --optuna writes a new file" in refused(*words)
+    for place, message in (
+        (tmp_path / "out", "lies in --out"),
+        (tmp_path / "out" / "a.log", "lies in --out"),
+        (journal / "a.log", "cannot make the folder"),
+    ):
+        assert message in refused(*words[:-1], str(place))
+    sweep(*words[:-1], str(tmp_path / "new" / "a.log"))

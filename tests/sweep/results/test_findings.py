@@ -147,7 +147,7 @@ def test_a_network_that_has_hardly_learnt_is_to_be_trained_first() -> None:
         f"No winner: {WHY}; alpha asks it to remove 19 % of the loss before it, and it removes "
         "1.3 %. Plain training itself is no better than a linear (Wiener) filter: RMSE on seen "
         "gammas 17.65, returning the input 17.92, a linear (Wiener) filter 9.37. First train "
-        "longer (a new sweep, `--set steps=2000`) or with a higher primal_lr; then "
+        "longer (a new sweep, `--name NEW --set steps=2000`) or with a higher primal_lr; then "
         "ask for less than alpha 0.19."
     )
 
@@ -179,7 +179,7 @@ def test_of_texts_the_constant_stands_in_for_the_input() -> None:
     ("setting", "text", "words"),
     [
         (lost(0.3), "Search on, to 8 proposals a setting", ("resume", "--proposals", "8")),
-        (lost(0.93), "or train longer (a new sweep, `--set steps=2000`)", ()),
+        (lost(0.93), "or train longer (a new sweep, `--name NEW --set steps=2000`)", ()),
         (lost(0.93, plain=17.65), "First train longer (a new sweep", ()),
         (lost(0.93, plain=18.05), "First train longer (a new sweep", ()),  # about the input's
         (lost(0.93, plain=83.55), "First lower primal_lr, or train longer", ()),  # it blew up

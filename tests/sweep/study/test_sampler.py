@@ -6,9 +6,13 @@ import math
 import random
 import warnings
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+import optuna
 import pytest
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState
 
 from search_spaces.space import SAMPLERS, Choice, LogUniform, Sampler, SearchSpace, Setting, Uniform
@@ -22,6 +26,7 @@ from sweep.study.sampler import (
     informative,
     propose,
     stand_in,
+    write_journal,
 )
 from trainables.config.arm import ArmConfig, ConstraintConfig
 from trainables.records.arm_record import Outcome
@@ -152,6 +157,19 @@ def test_a_pending_point_is_not_proposed_again(sampler: Sampler) -> None:
     told = [told_of(k, {ALPHA: 0.1 + 0.1 * k}, abs(0.3 - 0.1 * k), 0.0) for k in range(8)]
     alone = propose(asked, "a", 8, told)
     assert propose(asked, "a", 8, told, [alone] * 5) != alone
+
+
+def test_a_journal_has_every_outcome_and_no_parameters_outside_the_ranges(tmp_path: Path) -> None:
+    asked = space("tpe")
+    told = history(asked, 3)
+    outside = replace(told[1], point={**told[1].point, ALPHA: 0.99})
+    write_journal(tmp_path / "journal", "toy", asked, {"a": [told[2], outside, told[0]]})
+    storage = JournalStorage(JournalFileBackend(str(tmp_path / "journal")))
+    trials = optuna.load_study(study_name="toy/a", storage=storage).trials
+    assert [trial.user_attrs["proposal"] for trial in trials] == [0, 1, 2]
+    assert [bool(trial.params) for trial in trials] == [True, False, True]
+    assert trials[1].user_attrs[ALPHA] == 0.99
+    assert [trial.value for trial in trials] == [one.objective for one in told]
 
 
 # --- what ended early -----------------------------------------------------------------------------
