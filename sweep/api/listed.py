@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from sweep.errors import OtherVersion
 from sweep.results.status import state_of
 from sweep.results.sweep_view import load_sweep
-from sweep.study.advice import DEFAULT_STORAGE, STORAGE, note
+from sweep.study.advice import note
 from sweep.study.definition import (
     definition_name,
     definition_of_any_version,
@@ -19,7 +19,7 @@ from sweep.study.definition import (
     sweep_names,
 )
 from sweep.study.lock import driver_of
-from sweep.study.opening import open_store
+from sweep.study.opening import open_store, root_named
 from trainables.errors import SweepError, missing_plugin
 from trainables.plain import Plain
 from trainables.records.objects import ObjectStore
@@ -58,15 +58,9 @@ def sweeps(storage: str | os.PathLike[str] | None = None) -> pd.DataFrame:
     """
     import pandas as pd
 
-    listed = listed_sweeps(open_store(root(storage)), say=note)
+    listed = listed_sweeps(open_store(root_named(storage)), say=note)
     columns = [field.name for field in dataclasses.fields(ListedSweep)]
     return pd.DataFrame([one.to_json() for one in listed], columns=columns)
-
-
-def root(storage: str | os.PathLike[str] | None) -> str:
-    """The storage root that is meant."""
-    given = os.environ.get(STORAGE) or DEFAULT_STORAGE if storage is None else storage
-    return os.fspath(given)
 
 
 def newest_first(objects: ObjectStore) -> list[str]:

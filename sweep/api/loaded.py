@@ -9,7 +9,6 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from sweep.api import columns, frames, html
-from sweep.api.listed import root
 from sweep.confirmation.summary import ConfirmationSummary, ConfirmedSetting
 from sweep.report.drawing import rendered
 from sweep.report.figures import FIGURES, draw
@@ -21,7 +20,7 @@ from sweep.results.findings import findings
 from sweep.results.status import State, state_of, status_of
 from sweep.results.sweep_view import SweepView, load_sweep
 from sweep.study.lock import driver_of
-from sweep.study.opening import named_place, open_store
+from sweep.study.opening import named_place, open_store, root_named
 from trainables.errors import Misuse, UnknownName, require
 from trainables.plain import Json
 from trainables.records.arms import ArmStore
@@ -51,7 +50,7 @@ def load(name: str, storage: str | os.PathLike[str] | None = None) -> Sweep:
         UnknownName: there is none of this name below that root.
     """
     require(isinstance(name, str), "name", name, "that of a sweep")
-    objects = open_store(root(storage))
+    objects = open_store(root_named(storage))
     with named_place(objects):
         view = load_sweep(objects, name, "pairs")
     return Sweep(objects, view, is_running=driver_of(objects, name) is not None)

@@ -12,7 +12,6 @@ from typing import get_args
 from search_spaces import catalog
 from search_spaces.space import SearchSpace
 from search_spaces.start_points import EVERY, Start, with_start_points
-from sweep.api.listed import root
 from sweep.api.loaded import Sweep, load
 from sweep.api.training import ready, train
 from sweep.executors.executor import Executor, Where
@@ -21,7 +20,7 @@ from sweep.run.budget import Budget
 from sweep.run.forget_failed import refuse_other_code
 from sweep.study.advice import note
 from sweep.study.definition import Definition
-from sweep.study.opening import open_store
+from sweep.study.opening import open_store, root_named
 from sweep.study.registration import refuse_confirmation, refuse_second_driver, registered
 from sweep.study.requirements import require_torch
 from trainables.config.arm import field_names
@@ -114,7 +113,7 @@ def run(
     refuse_confirmation(named_space)
     wanted = catalog.with_values(catalog.only(named_space.space, only), fields)
     budget.refuse_without_gpu(wanted)
-    objects = open_store(root(storage))
+    objects = open_store(root_named(storage))
     starts = [Start(str(point), {EVERY: point}) for point in points]
     starts += starts_from(start_from, objects, say=note)
     wanted = with_start_points(wanted, starts, say=note)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote_plus
 
-from sweep.study.advice import STORAGE
+from sweep.study.advice import DEFAULT_STORAGE, STORAGE
 from trainables.errors import InvalidValue, Misuse, StoreError, UnknownName
 
 if TYPE_CHECKING:  # numpy and pyarrow, which verbs that read no store do not need
@@ -20,6 +20,12 @@ if TYPE_CHECKING:  # numpy and pyarrow, which verbs that read no store do not ne
 _SECRET_OPTION = re.compile(
     r"[?&;][^=&;]*(secret|key|token|pass|sas|signature|credential)[^=&;]*=", re.I
 )
+
+
+def root_named(storage: str | os.PathLike[str] | None) -> str:
+    """The storage root that is meant: the one given, else $SWEEP_STORAGE, else ./sweeps."""
+    given = os.environ.get(STORAGE) or DEFAULT_STORAGE if storage is None else storage
+    return os.fspath(given)
 
 
 def open_store(storage: str) -> ObjectStore:
