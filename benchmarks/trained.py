@@ -24,6 +24,7 @@ def trained(
     entry: Callable[[ArmRecord], dict[str, Json]],
     *,
     workers: int,
+    record: Callable[[Json], Json] | None = None,
 ) -> dict[str, dict[str, Json]]:
     """By signature, what each arm came to; those that the file holds are not trained again.
 
@@ -32,15 +33,16 @@ def trained(
         kept: JSON lines, written to after every arm: a benchmark that is ended goes on.
         entry: what is kept of a final record.
         workers: how many train at a time, each in a process of its own.
+        record: trains an arm, by default as the product does; must be importable.
     """
     found = {one["signature"]: one for one in lines_of(kept)}
     wanted = {config.signature(): config for config in configs}
     missing = [config for signature, config in wanted.items() if signature not in found]
     with spawned(workers) as pool:
-        running = [pool.submit(_record, config.to_json()) for config in missing]
+        running = [pool.submit(record or record_of, config.to_json()) for config in missing]
         for done in as_completed(running):
-            record = ArmRecord.from_json(done.result())
-            one = {"signature": record.config.signature(), **entry(record)}
+            final = ArmRecord.from_json(done.result())
+            one = {"signature": final.config.signature(), **entry(final)}
             found[one["signature"]] = one
             with kept.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(one) + "\n")
@@ -58,7 +60,7 @@ def lines_of(kept: Path) -> list[Json]:
     return [json.loads(line) for line in whole.splitlines()]
 
 
-def _record(plain: Json) -> Json:
+def record_of(plain: Json) -> Json:
     """The final record of an arm, as JSON."""
     with tempfile.TemporaryDirectory() as folder:
         run = ArmRun(ArmConfig.from_json(plain), ArmStore(ObjectStore(folder)))

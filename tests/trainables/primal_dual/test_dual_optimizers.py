@@ -1,4 +1,4 @@
-"""Dual optimisers: where they rest, against cooper, and the two that are one on equalities."""
+"""Dual optimisers: where they rest, against two libraries, and two that are one on equalities."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import cooper
 import numpy as np
 import pytest
 import torch
+from humancompatible.train.dual_optim import ALM, nuPI
 from torch import Tensor
 
 from tests.support.oracles import TINY
@@ -182,6 +183,62 @@ def test_a_hundred_steps_agree_with_cooper(optimizer: str, resilience: float) ->
         np.testing.assert_allclose(mine.x.detach(), theirs.x.detach(), rtol=1e-11, atol=1e-12)
     assert largest > 0.1
     assert (theirs_L == 0).any()  # a multiplier was projected
+
+
+def their_dual(config: ConstraintConfig) -> ALM | nuPI:
+    """The dual optimiser of humancompatible-train that ours of the same name has to equal."""
+    common: dict[str, Any] = {"init_duals": torch.zeros(3, dtype=torch.float64), "is_ineq": True}
+    common["dual_range"] = (0.0, 1e9)
+    if config.dual_optimizer == "nupi":
+        dual = nuPI(nu=0.0, ki=config.dual_lr, kp=config.dual_kp, **common)
+        dual.param_groups[0]["_momentum_initialized"] = True  # kappa_p in its first step, too
+        return dual
+    is_augmented = config.dual_optimizer == "augmented"
+    return ALM(lr=config.dual_lr, penalty=config.dual_penalty if is_augmented else 0.0, **common)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "knobs"),
+    [
+        ("sgd", {}),
+        ("nupi", {"dual_kp": 0.7}),
+        # Theirs ascends along ([mu + p s]_+ - mu) / p, which is our step where the rate is p.
+        ("augmented", {"dual_penalty": 0.05}),
+    ],
+)
+def test_a_hundred_steps_agree_with_humancompatible_train(
+    optimizer: str, knobs: dict[str, float]
+) -> None:
+    config = ConstraintConfig.from_json(
+        {
+            "alpha": ALPHA, "reference_loss": F0, "reference_unit": "constant", "scale": "none",
+            "dual_optimizer": optimizer, "dual_lr": 0.05, "dual_signal": "violation",
+            "signal_clip": None, **knobs,
+        }
+    )  # fmt: skip
+    mine, theirs = Problem(), Problem()
+    run = replace(TINY, constraint=config, steps=STEPS)
+    ours = PrimalDual(run, UNIT, CPU, torch.float64, steps_per_epoch=10)
+    primal = torch.optim.SGD([mine.x], lr=0.02)
+    their_primal, dual = torch.optim.SGD([theirs.x], lr=0.02), their_dual(config)
+    largest = 0.0
+    for step in range(STEPS):
+        losses_F = mine.losses()
+        primal.zero_grad()
+        (ours.weights(step, losses_F.detach()) * losses_F).sum().backward()
+        primal.step()
+        ours.observe(step, losses_F.detach(), 1.0)
+        f = theirs.losses()
+        gaps = torch.stack([f[1] - F0, f[2] - (1 - ALPHA) * f[1], f[3] - (1 - ALPHA) * f[2]])
+        their_primal.zero_grad()
+        dual.forward(f[3], gaps).backward()
+        their_primal.step()
+        dual.update(gaps.detach())
+        largest = max(largest, float(dual.duals.max()))
+        np.testing.assert_allclose(ours.multipliers.values_L, dual.duals, rtol=1e-11, atol=1e-12)
+        np.testing.assert_allclose(mine.x.detach(), theirs.x.detach(), rtol=1e-11, atol=1e-12)
+    assert largest > 0.1
+    assert (dual.duals == 0).any()  # a multiplier was projected
 
 
 def test_bare_decay_equals_a_loop_in_plain_numbers() -> None:
