@@ -1,7 +1,9 @@
 # descent-sweep in a container, for one machine or, by Apptainer, for Slurm
 #
 #     docker build -t descent-sweep .
-#     docker run --rm -v "$PWD/sweeps:/sweeps" descent-sweep run quickstart
+#     docker run --rm -v sweeps:/sweeps descent-sweep run quickstart
+#
+# For a folder instead of a volume, make it first, and run as its owner: --user "$(id -u)".
 #
 # A CPU build of torch is much smaller: name its index by --build-arg TORCH_OPTIONS="--index-url URL".
 FROM python:3.12-slim

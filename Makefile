@@ -14,7 +14,7 @@ IN_TWO := -n 2 --dist loadfile
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test slow cluster gpu everything check format tree bench docs links dist clean
+.PHONY: help setup quickstart test slow cluster gpu everything check format tree bench docs links dist sbom clean
 
 help:
 	@echo "make quickstart   set up, run the quickstart sweep, print its table and where to look next"
@@ -28,7 +28,7 @@ help:
 	@echo "make everything   what .ci/run runs, and all of it; then writes .ci/stamps.json anew"
 	@echo "make bench        every benchmark that needs no files of yours, JSON into build/bench/"
 	@echo "make docs | links     the site into build/site/, without a warning; dead links, with a network"
-	@echo "make dist         wheel and source archive into dist/"
+	@echo "make dist | sbom  wheel and source archive into dist/; their dependencies' licences and SBOM"
 	@echo "make clean        remove caches and builds; keeps .venv and $(STORAGE)/"
 
 setup: $(STAMP)
@@ -130,6 +130,16 @@ dist:
 	build/dist-venv/bin/python -m pip install --quiet build twine
 	build/dist-venv/bin/python -m build --outdir dist .
 	build/dist-venv/bin/twine check --strict dist/*
+
+# What a user's environment holds, from the wheel alone: CycloneDX, and a line with each licence.
+sbom: dist
+	$(PYTHON) -m venv --clear build/wheel-venv
+	build/wheel-venv/bin/python -m pip install --quiet "$$(grep '^torch==' constraints.txt)"
+	build/wheel-venv/bin/python -m pip install --quiet dist/*.whl -c constraints.txt
+	build/dist-venv/bin/python -m pip install --quiet cyclonedx-bom pip-licenses
+	build/dist-venv/bin/cyclonedx-py environment build/wheel-venv/bin/python -o build/sbom.json
+	build/dist-venv/bin/pip-licenses --python build/wheel-venv/bin/python --from mixed \
+	  --format csv --output-file build/licences.csv
 
 clean:
 	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

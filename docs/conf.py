@@ -28,7 +28,7 @@ myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 4
 suppress_warnings = ["misc.highlighting_failure"]  # blocks of commands have notes after them
 autodoc_member_order = "bysource"
-autodoc_typehints = "description"
+autodoc_typehints = "none"
 
 html_theme = "furo"
 html_title = f"descent-sweep {version}"

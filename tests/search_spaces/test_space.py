@@ -5,9 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import re
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -486,16 +484,6 @@ def test_setting_names_are_unique_over_data_depth_gamma_variant_and_form() -> No
     }
     assert len(names) == 32
     assert set(catalog.SPACE_FIELDS).isdisjoint(field_names())
-
-
-def test_the_space_file_of_the_docs_trains_on_ones_own_clips(tmp_path: Path) -> None:
-    text = Path(__file__).parents[2].joinpath("docs", "data.md").read_text(encoding="utf-8")
-    (code,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
-    path = tmp_path / "my_clips.py"
-    path.write_text(code, encoding="utf-8")
-    space = catalog.find(str(path)).space
-    assert [space.base.with_fields(s.fields).data.name for s in space.settings] == ["clips"]
-    assert catalog.arm_count(space) == 2 + 2 * space.n_proposals
 
 
 @pytest.mark.parametrize(
