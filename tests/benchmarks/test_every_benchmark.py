@@ -10,11 +10,12 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import benchmarks.anytime.__main__ as anytime
-from benchmarks import dual_optimizers, text_shifts
+from benchmarks import dual_optimizers, penalty_barrier, text_shifts
 from benchmarks.imitated.arms import definition
 from benchmarks.pages.paper import ARMS
 from tests.support.data.text_runs import LONGEST, checkpoint_in
@@ -66,7 +67,9 @@ IN_A_BROWSER: dict[str, tuple[str, ...]] = {
     "report_size": IMITATED,
 }  # fmt: skip
 # These train on data sets or weights of the reader's own.
-ON_REAL_DATA = ("anytime", "dual_optimizers", "leads", "paper_words", "text_shifts")
+ON_REAL_DATA = (
+    "anytime", "dual_optimizers", "leads", "paper_words", "penalty_barrier", "text_shifts",
+)  # fmt: skip
 ON_A_DECODER = ("estimated_feasibility", "estimator_noise")
 
 
@@ -139,7 +142,9 @@ def test_a_benchmark_in_a_browser_runs(name: str) -> None:
 
 
 @pytest.mark.slow
-def test_dual_optimizers_runs(
+@pytest.mark.parametrize("module", [dual_optimizers, penalty_barrier])
+def test_dual_optimizers_are_compared(
+    module: ModuleType,
     real_data: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -150,9 +155,9 @@ def test_dual_optimizers_runs(
     few = (space, setting, fields | short)
     monkeypatch.setitem(dual_optimizers.SETTINGS, "Ped2 UT L3", few)
     words = ["--only", "Ped2 UT L3", "--seeds", "1", "--store", str(tmp_path / "store")]
-    monkeypatch.setattr(sys, "argv", ["dual_optimizers", *words])
-    dual_optimizers.main()
-    assert json.loads(capsys.readouterr().out)["benchmark"] == "dual_optimizers"
+    monkeypatch.setattr(sys, "argv", ["", *words])
+    module.main()
+    assert json.loads(capsys.readouterr().out)["benchmark"] == module.__name__.split(".")[-1]
 
 
 @pytest.mark.slow
