@@ -1,12 +1,12 @@
 """Penalty-barrier multipliers beside the augmented Lagrangian: in how many arms are they feasible.
 
-    python -m benchmarks.penalty_barrier --store FOLDER [--checkpoint MINILM] [--seeds 5]
+    python -m benchmarks.penalty_barrier --store FOLDER [--checkpoint MINILM] [--variants defaults]
 
 Settings, seeds and the number of tries are those of ``benchmarks.dual_optimizers``. The multipliers
 are those of the class PBM of humancompatible-train (its version is in the results), put in the
 place of ours; the augmented Lagrangian is trained again beside it. Two variants: the library's
 defaults, and a penalty held at 1 from multipliers of .02. The factor gamma is tuned over four
-values. JSON on standard output.
+values. JSON on standard output: ``penalty_barrier`` in results/dual_optimizers.json.
 
 Source: Stochastic penalty-barrier methods, arXiv 2605.18618;
 https://github.com/humancompatible/train.
@@ -119,13 +119,14 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--only", nargs="+", choices=SETTINGS, default=list(SETTINGS))
+    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
     options = parser.parse_args()
     options.store.mkdir(parents=True, exist_ok=True)
     at = options.checkpoint
     ways: dict[str, tuple[tuple[float, ...], Made, Callable[[Json], Json]]] = {
         "augmented": (REACHES, augmented_arm, record_of)
     }
-    for variant in VARIANTS:
+    for variant in options.variants:
         name = f"penalty-barrier, {variant}"
         ways[name] = (GAMMAS, barrier_arm, partial(record_by, variant))
     rows = {}

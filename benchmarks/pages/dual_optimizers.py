@@ -1,4 +1,4 @@
-"""Table and figures of docs/dual_optimizers.md, from results/dual_optimizers.json."""
+"""Tables and figures of docs/dual_optimizers.md, from results/dual_optimizers.json."""
 
 from __future__ import annotations
 
@@ -23,8 +23,12 @@ CALLED = {
 def made() -> Made:
     """What the page has of results."""
     found = results("dual_optimizers")
-    rows = found["rows"]
-    return Made({"optimizers": _table(rows, len(found["reaches"]))}, list(_facts(found, rows)))
+    rows, barrier = found["rows"], found["penalty_barrier"]["rows"]
+    tables = {
+        "optimizers": _table(rows, len(found["reaches"])),
+        "penalty barrier": _barrier_table(barrier),
+    }
+    return Made(tables, [*_facts(found, rows), *_barrier_facts(barrier)])
 
 
 def sign_test(ahead: int, behind: int) -> float:
@@ -91,3 +95,48 @@ def _facts(found: Json, rows: Json) -> Iterator[str]:
     ahead = max(gains, key=lambda name: gains[name])
     yield f"On UT with L = {of[-1]}"
     yield f"by {least} to {most} of the objective in the mean, {CALLED[ahead]}'s"
+
+
+def _barrier_table(rows: Json) -> str:
+    ours, theirs = rows.values()
+    lines = [
+        [s, *(str(row["feasible_by_setting"][s]) for row in (ours, theirs)), _gain_text(gains)]
+        for s, gains in _gains(rows).items()
+    ]
+    for label, field in (
+        (f"**of {ours['arms']} arms**", "feasible"),
+        ("settings that most seeds meet", "settings_most_seeds_feasible"),
+        ("tries feasible on the tuning seed", "tries_feasible"),
+    ):
+        lines.append([label, str(ours[field]), str(theirs[field]), ""])
+    seeds = ours["arms"] // len(ours["feasible_by_setting"])
+    gain = "gain in the objective over the augmented, both feasible (pairs)"
+    return table([f"feasible, of {seeds} seeds", *rows, gain], lines)
+
+
+def _gains(rows: Json) -> dict[str, list[float]]:
+    """By setting, the gain in the objective of each seed on which both ways are feasible."""
+    ours, theirs = (
+        {(a["setting"], a["seed"]): a["objective"] for a in row["each"] if a["feasible"]}
+        for row in rows.values()
+    )
+    return {
+        s: [ours[key] - theirs[key] for key in ours if key[0] == s and key in theirs]
+        for s in next(iter(rows.values()))["feasible_by_setting"]
+    }
+
+
+def _gain_text(gains: list[float]) -> str:
+    return f"{number(fmean(gains), 3, signed=True, short=True)} ({len(gains)})" if gains else ""
+
+
+def _barrier_facts(rows: Json) -> Iterator[str]:
+    ours, theirs = rows.values()
+    yield f"in {theirs['feasible']} of {theirs['arms']} arms, the augmented in {ours['feasible']}"
+    pairs = [(theirs["feasible_by_setting"][s], n) for s, n in ours["feasible_by_setting"].items()]
+    ahead, behind = sum(a > b for a, b in pairs), sum(a < b for a, b in pairs)
+    p = number(sign_test(ahead, behind), 2, short=True).rstrip("0")
+    yield f"ahead in {ahead} settings and behind in {behind} (sign test, p = {p})"
+    worse = [gain for gains in _gains(rows).values() if fmean(gains) < 0 for gain in gains]
+    least, most = (number(-gain, 3, short=True) for gain in (max(worse), min(worse)))
+    yield f"objectives are worse by {least} to {most}"
