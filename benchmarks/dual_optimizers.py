@@ -151,15 +151,20 @@ def rank(one: dict[str, Json]) -> float:
     return math.inf if share is None or math.isnan(share) else share
 
 
-def main() -> None:
-    """Train what the store lacks, and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+def options_of(about: str) -> argparse.ArgumentParser:
+    """The options of a benchmark over these settings, whose docstring is ``about``."""
+    parser = argparse.ArgumentParser(description=about.partition("\n")[0])
     parser.add_argument("--store", type=Path, required=True)
     parser.add_argument("--checkpoint", help="folder of MiniLM's weights, whose words UT reads")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--only", nargs="+", choices=SETTINGS, default=list(SETTINGS))
-    options = parser.parse_args()
+    return parser
+
+
+def main() -> None:
+    """Train what the store lacks, and print the table."""
+    options = options_of(__doc__).parse_args()
     options.store.mkdir(parents=True, exist_ok=True)
     kept, at = options.store / "arms.jsonl", options.checkpoint
     seeds = range(FIRST_SEED, FIRST_SEED + options.seeds)

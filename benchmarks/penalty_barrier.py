@@ -14,12 +14,10 @@ https://github.com/humancompatible/train.
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Callable
 from functools import partial
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -29,10 +27,10 @@ from torch import Tensor
 from benchmarks.dual_optimizers import (
     FIRST_SEED,
     REACHES,
-    SETTINGS,
     TUNING_SEED,
     arm,
     entry,
+    options_of,
     rank,
 )
 from benchmarks.trained import record_of, trained
@@ -113,12 +111,7 @@ def barrier_arm(setting: str, gamma: float, seed: int, checkpoint: str | None) -
 
 def main() -> None:
     """Train what the store lacks, and print what became of every variant."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--store", type=Path, required=True)
-    parser.add_argument("--checkpoint", help="folder of MiniLM's weights, whose words UT reads")
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--only", nargs="+", choices=SETTINGS, default=list(SETTINGS))
+    parser = options_of(__doc__)
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
     options = parser.parse_args()
     options.store.mkdir(parents=True, exist_ok=True)

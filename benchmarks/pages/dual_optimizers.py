@@ -46,9 +46,8 @@ def _table(rows: Json, reaches: int) -> str:
     def met_rates(row: Json) -> int:
         return sum(one["feasible"] for of in row["tuning"].values() for one in of.values())
 
-    def gain(row: Json) -> str:
-        less = row["objective_less_sgd"]
-        return f"{number(-fmean(less), 3, signed=True, short=True)} ({len(less)})" if less else ""
+    def over_sgd(row: Json) -> str:
+        return _gain_text([-less for less in row["objective_less_sgd"]])
 
     of = [rows[name] for name in CALLED]
     share = [row["feasible_from_share_of_steps"] for row in of]
@@ -61,7 +60,7 @@ def _table(rows: Json, reaches: int) -> str:
         ["settings that most seeds meet", *(str(r["settings_most_seeds_feasible"]) for r in of)],
         ["feasible from, median fraction of steps", *(number(s, 2, short=True) for s in share)],
         [f"rates feasible on the tuning seed, of {tries}", *(str(met_rates(row)) for row in of)],
-        ["gain in the objective over SGD, both feasible (pairs)", "", *map(gain, of[1:])],
+        ["gain in the objective over SGD, both feasible (pairs)", "", *map(over_sgd, of[1:])],
     ]
     return table([f"feasible, of {of[0]['arms'] // len(SETTINGS)} seeds", *CALLED.values()], lines)
 
@@ -74,15 +73,8 @@ def _facts(found: Json, rows: Json) -> Iterator[str]:
     ours, next_best = rows["augmented"], rows["nupi"]
     yield f"in {ours['feasible']} of {ours['arms']} arms and nuPI in {next_best['feasible']}"
     for other in ("sgd", "bare_decay"):
-        counts = [
-            (rows["augmented"]["feasible_by_setting"][s], rows[other]["feasible_by_setting"][s])
-            for s in SETTINGS
-        ]
-        ahead, behind = sum(a > b for a, b in counts), sum(a < b for a, b in counts)
-        yield (
-            f"{CALLED[other]} in {ahead} settings and behind in {behind} (sign test, p = "
-            f"{number(sign_test(ahead, behind), 3, short=True).rstrip('0')})"
-        )
+        more, behind = _sides(ours, rows[other])
+        yield f"{CALLED[other]} in {more} settings and {behind}"
     by_arm = {(a["setting"], a["optimizer"], a["seed"]): a["objective"] for a in found["arms"]}
     plain = {(a["setting"], a["seed"]): a["objective"] for a in found["plain"]}
     of, gains = "Ped2 UT L5", {}
@@ -95,6 +87,15 @@ def _facts(found: Json, rows: Json) -> Iterator[str]:
     ahead = max(gains, key=lambda name: gains[name])
     yield f"On UT with L = {of[-1]}"
     yield f"by {least} to {most} of the objective in the mean, {CALLED[ahead]}'s"
+
+
+def _sides(of: Json, against: Json) -> tuple[int, str]:
+    """In how many settings more seeds are feasible; where fewer are, with a sign test, in words."""
+    there = against["feasible_by_setting"]
+    pairs = [(count, there[setting]) for setting, count in of["feasible_by_setting"].items()]
+    ahead, behind = sum(a > b for a, b in pairs), sum(a < b for a, b in pairs)
+    p = number(sign_test(ahead, behind), 3, short=True).rstrip("0")
+    return ahead, f"behind in {behind} (sign test, p = {p})"
 
 
 def _barrier_table(rows: Json) -> str:
@@ -133,10 +134,8 @@ def _gain_text(gains: list[float]) -> str:
 def _barrier_facts(rows: Json) -> Iterator[str]:
     ours, theirs = rows.values()
     yield f"in {theirs['feasible']} of {theirs['arms']} arms, the augmented in {ours['feasible']}"
-    pairs = [(theirs["feasible_by_setting"][s], n) for s, n in ours["feasible_by_setting"].items()]
-    ahead, behind = sum(a > b for a, b in pairs), sum(a < b for a, b in pairs)
-    p = number(sign_test(ahead, behind), 2, short=True).rstrip("0")
-    yield f"ahead in {ahead} settings and behind in {behind} (sign test, p = {p})"
+    more, behind = _sides(theirs, ours)
+    yield f"ahead in {more} settings and {behind}"
     worse = [gain for gains in _gains(rows).values() if fmean(gains) < 0 for gain in gains]
     least, most = (number(-gain, 3, short=True) for gain in (max(worse), min(worse)))
     yield f"objectives are worse by {least} to {most}"
