@@ -304,13 +304,13 @@ class ArmConfig(Section):
         of_model: dict[str, Json] = {}
         task = str(values.get("task", self.task))
         for name, value in values.items():
-            field_of(name)
-            section, _, leaf = name.partition(".")
+            section, _, leaf = field_of(name).partition(".")
             if section == "model":
                 of_model[leaf] = value
             elif leaf:
                 before = getattr(self, section) or default_constraint(task)
-                changed.setdefault(section, before.to_json())[leaf] = value
+                fields = changed[section] = changed.get(section) or before.to_json()
+                fields[leaf] = value
             else:
                 changed[name] = value
         if task != self.task and self.test_gammas == self.facts.test_gammas:
