@@ -29,7 +29,7 @@ from search_spaces.settings import require_short_names
 from search_spaces.space import HOW_IT_RUNS, Phase, SearchSpace, Setting
 from trainables.config.arm import ArmConfig, field_of
 from trainables.config.constraint import TOLERANCE, default_constraint
-from trainables.errors import InvalidValue, Misuse, UnknownName, require
+from trainables.errors import InvalidValue, Misuse, UnknownName, did_you_mean, require
 from trainables.plain import Json
 
 CONFIGURATION = "descent-sweep configuration"  # what an exported configuration says it is
@@ -99,7 +99,7 @@ def find(text: str, *, full: bool = False) -> NamedSpace:
         raise Misuse(
             f"the space file {text or repr(text)} {state}. Give a built-in space "
             f"({', '.join(space_names())}), a .py file that defines SPACE, a space in JSON, or an "
-            "exported configuration."
+            f"exported configuration.{_near(path)}"
         )
     if path.suffix == ".py":
         return _of_module(_run_file(path), f"space file {text}", full=full)
@@ -108,6 +108,15 @@ def find(text: str, *, full: bool = False) -> NamedSpace:
     if full:
         raise Misuse(f"{text} has no full variant: --full is for built-in spaces and .py files.")
     return _of_json(path)
+
+
+def _near(path: Path) -> str:
+    """A hint at the file or built-in space whose name is closest to that of ``path``."""
+    try:
+        beside = [file.name for file in path.parent.iterdir() if file.suffix in (".py", ".json")]
+    except OSError:
+        beside = []
+    return did_you_mean(path.name, beside) or did_you_mean(path.stem, space_names())
 
 
 def _looked_up(text: str) -> tuple[Path, str]:

@@ -186,6 +186,12 @@ def test_a_name_that_is_nearly_one_of_ours_is_told_it(name: str) -> None:
 def test_a_file_that_is_not_there_lists_what_can_be_given(tmp_path: Path) -> None:
     with pytest.raises(Misuse, match=r"does not exist.*quickstart"):
         catalog.find(str(tmp_path / "gone.py"))
+    (tmp_path / "my_clips.py").touch()
+    for got, meant in (("my_clip.py", "my_clips.py"), ("quikstart.py", "quickstart")):
+        with pytest.raises(Misuse, match=f"Did you mean '{meant}'"):
+            catalog.find(str(tmp_path / got))
+    with pytest.raises(Misuse, match=r"configuration\.$"):
+        catalog.find(str(tmp_path / "nowhere" / "zzz.py"))
     with pytest.raises(Misuse, match="is a folder"):
         catalog.find(str(tmp_path))
     with pytest.raises(Misuse, match="cannot be looked up"):
