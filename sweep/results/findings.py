@@ -56,7 +56,7 @@ def findings(entries: Sequence[SettingSummary]) -> list[str]:
         are = "it is" if len(winners) == 1 else f"{controls} of them {is_or_are}"
         what = f"{are} a control, which a constraint judges and does not train."
     sentences = [f"{'The setting has' if len(entries) == 1 else have} a winner: {what}"]
-    sentences += two_codes_notes(winners)
+    sentences += [*_barely_binding(winners), *two_codes_notes(winners)]
     of_one_code = [entry for entry in winners if not codes_text(entry.codes)]
     seeds = len(winners[0].search_seeds)
     seen = [entry.gain.seen_mean for entry in of_one_code]
@@ -66,6 +66,25 @@ def findings(entries: Sequence[SettingSummary]) -> list[str]:
     sentences += _compared(unseen, seeds, "Out of distribution (unseen gammas)", metric)
     sentences += _against_filter(winners, metric)
     return sentences
+
+
+def _barely_binding(winners: Sequence[SettingSummary]) -> list[str]:
+    """Whose plain arm comes near to meeting the constraint too, so that other seeds may meet it."""
+    shares = [
+        share
+        for entry in winners
+        if (share := entry.arm("unconstrained").worst_missing_share) is not None
+        and share <= CLOSE
+        and not entry.is_control
+    ]
+    if not shares:
+        return []
+    low, high = (f"{share:.2f}" for share in (min(shares), max(shares)))
+    return [
+        f"Beside {_who(len(shares), len(winners))} plain training nearly meets them (missing share "
+        f"{low if low == high else f'{low} to {high}'}, allowed {winners[0].tolerance:.2f}): on "
+        "other seeds they may not be binding."
+    ]
 
 
 def _compared(

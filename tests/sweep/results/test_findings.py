@@ -37,6 +37,27 @@ def test_two_winners_that_are_worse_and_lose_to_a_filter() -> None:
     ]
 
 
+def test_a_winner_whose_plain_arm_nearly_meets_the_constraint_is_told() -> None:
+    near, far, unknown = (
+        entry(-1.0, -1.0, unconstrained={"worst_missing_share": share})
+        for share in (0.104, 0.9, None)
+    )
+    begins = "plain training nearly meets them (missing share 0.10, allowed 0.10)"
+    assert findings([near])[1] == (
+        f"Beside the winner {begins}: on other seeds they may not be binding."
+    )
+    assert findings([near, far])[1].startswith(f"Beside 1 of 2 winners {begins}")
+    nearer = entry(-1.0, -1.0, unconstrained={"worst_missing_share": 0.31})
+    assert (
+        "both winners plain training nearly meets them (missing share 0.10 to 0.31, allowed"
+        in (findings([near, nearer])[1])
+    )
+    for binding in ([far], [unknown]):
+        assert "nearly" not in " ".join(findings(binding))
+    control = entry(-1.0, -1.0, unconstrained={"worst_missing_share": 0.2}, is_control=True)
+    assert "nearly" not in " ".join(findings([control]))
+
+
 @pytest.mark.parametrize("sign", [1, -1])
 def test_what_is_below_the_smallest_effect_is_neither_better_nor_worse(sign: int) -> None:
     """Quickstart's own: 0.0115 to 0.0498 was 'worse', and 'better' after its confirmation."""
