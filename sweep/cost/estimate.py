@@ -12,18 +12,15 @@ guessed by data set.
 from __future__ import annotations
 
 import math
-import timeit
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-
-import torch
 
 from search_spaces import catalog
 from search_spaces.space import SearchSpace
 from sweep.cost.counted_work import ForwardPass, NotCounted, Work, counted_pass, counted_work
 from sweep.cost.gpus import GPUS
-from sweep.cost.timed_steps import step_times, torch_threads
+from sweep.cost.timed_steps import emulated, matrix_rate, step_times
 from sweep.study import advice
 from trainables.config.arm import ArmConfig, DataConfig
 from trainables.config.constraint import default_constraint
@@ -130,6 +127,8 @@ def estimate(space: SearchSpace, gpu: str | None = None) -> Estimate:
         memory = max(memory, *(arm_memory_gb(run, gpu) for run in (config, *runs)))
         counted |= not all(map(is_timed, (config, *runs)))
         guesses |= dict.fromkeys(work_of(run).guess for run in (config, *runs))
+        if gpu is None:
+            guesses |= dict.fromkeys(map(emulated, (config, *runs)))
     plain = catalog.unconstrained_arms(space)
     total += sum(arm_seconds(arm, gpu) for arm in plain.values())
     workers = 1 if gpu else max(usable_cores() // space.base.threads, 1)
@@ -364,7 +363,7 @@ def _step_seconds(config: ArmConfig, gpu: str | None) -> float:
         return max(computed, KERNEL_S * (started + KERNELS_OF_ADAM))
     if is_timed(config):
         return _timed_step(_of_its_shape(config))
-    return flops / _matrix_rate(config.threads)
+    return flops / matrix_rate(config.threads, config.dtype == "bfloat16")
 
 
 @lru_cache(maxsize=256)
@@ -378,12 +377,3 @@ def _timed_step(config: ArmConfig) -> float:
         raise NotCounted(
             f"a step of model {config.model.name!r} fails: {type(error).__name__}: {error}"
         ) from error
-
-
-@lru_cache(maxsize=8)
-def _matrix_rate(threads: int) -> float:
-    """Operations a second of a float32 matrix product of a transformer's size, here."""
-    with torch_threads(threads):
-        left, right = torch.ones(256, 768), torch.ones(768, 3072)
-        seconds = timeit.repeat(lambda: left @ right, number=1, repeat=6)
-    return 2.0 * 256 * 768 * 3072 / min(seconds)

@@ -1,10 +1,12 @@
-"""Timed training steps on noise, for estimates: an arm's loop without its data."""
+"""What this CPU is timed by, for estimates: training steps on noise, and matrix products."""
 
 from __future__ import annotations
 
 import time
+import timeit
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 
 import torch
 
@@ -48,3 +50,35 @@ def step_times(config: ArmConfig, most_s: float) -> list[float]:
             training.run_to(training.step + 1)
             seconds.append(time.perf_counter() - started)
         return seconds
+
+
+@lru_cache(maxsize=8)
+def matrix_rate(threads: int, in_bfloat16: bool) -> float:
+    """Operations a second of a transformer's linear layer, forward and backward, here.
+
+    In float32, or in bfloat16. A product's transpose matters where bfloat16 is emulated.
+    """
+    dtype = torch.bfloat16 if in_bfloat16 else torch.float32
+    inputs, weight, gradient = (
+        torch.ones(shape, dtype=dtype) for shape in ((256, 768), (3072, 768), (256, 3072))
+    )
+
+    def products() -> tuple[torch.Tensor, ...]:
+        return inputs @ weight.mT, gradient @ weight, gradient.mT @ inputs
+
+    with torch_threads(threads):
+        seconds = timeit.repeat(products, number=1, repeat=4)
+    return 3 * 2.0 * 256 * 768 * 3072 / min(seconds)
+
+
+def emulated(config: ArmConfig) -> str:
+    """How much slower bfloat16 is than float32 on a CPU without instructions for it; '' if not."""
+    if config.dtype != "bfloat16":
+        return ""
+    slower = matrix_rate(config.threads, False) / matrix_rate(config.threads, True)
+    if slower < 2:
+        return ""
+    return (
+        f"bfloat16, which this CPU computes {slower:.0f} times slower than float32: consider "
+        "`--set dtype=float32`"
+    )

@@ -10,6 +10,7 @@ import torch
 
 from search_spaces import catalog
 from sweep.cost import estimate as estimates
+from sweep.cost import timed_steps
 from tests.support.toy_sweeps import definition
 from trainables import optimizers
 from trainables.config.arm import ArmConfig, ConstraintConfig, DataConfig, ModelConfig
@@ -82,8 +83,8 @@ def test_all_of_a_published_test_split_is_measured(name: str) -> None:
 
 def test_nothing_of_torch_is_changed_for_the_callers_own_code() -> None:
     before = torch.get_num_threads()
-    estimates._matrix_rate.cache_clear()
-    assert estimates._matrix_rate(before + 1) > 0
+    timed_steps.matrix_rate.cache_clear()
+    assert timed_steps.matrix_rate(before + 1, False) > 0
     assert torch.get_num_threads() == before
 
 
@@ -114,6 +115,28 @@ def test_the_guessed_size_of_a_checkpoint_is_told_once() -> None:
     told = estimates.estimate(space, "a100").assumption
     assert told.count("Llama-3.1-8B, which is not here, guessed") == 1
     assert "not here" not in estimates.estimate(catalog.find("ped2_ut").space, "a100").assumption
+
+
+@pytest.mark.parametrize("slower", [1.5, 25.0])
+def test_bfloat16_on_a_cpu_is_counted_at_its_own_rate_and_told_where_it_is_slow(
+    slower: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A CPU of AVX2 emulates it; estimates were off by as much, "within a factor of 2"."""
+    for module in (estimates, timed_steps):
+        monkeypatch.setattr(
+            module, "matrix_rate", lambda _, in_bfloat16: 1e11 / (slower if in_bfloat16 else 1)
+        )
+    space = catalog.find("minilm_imdb").space
+    run = space.run(space.settings[0], space.default_point(space.settings[0]), seed=0)
+    assert run.dtype == "bfloat16"
+    seconds = [
+        estimates.arm_seconds(one) - estimates.START_S
+        for one in (run, run.with_fields({"dtype": "float32"}))
+    ]
+    assert seconds[0] == pytest.approx(slower * seconds[1])
+    warns = "25 times slower than float32: consider `--set dtype=float32`"
+    assert (warns in estimates.estimate(space).assumption) == (slower > 2)
+    assert "slower" not in estimates.estimate(space, "h100").assumption
 
 
 def test_an_unknown_gpu_names_the_known_ones() -> None:
