@@ -188,8 +188,9 @@ def main() -> None:
         for name in OPTIMIZERS
         for seed in seeds
     }
+    judged = {"constraint.weights_by": "last_layer"}  # trained plainly, judged as the others are
     plain = {
-        (setting, seed): base(setting, at)[0].with_fields({"seed": seed}).unconstrained()
+        (setting, seed): base(setting, at)[0].with_fields({"seed": seed, **judged})
         for setting in options.only
         for seed in seeds
     }

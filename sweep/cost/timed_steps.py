@@ -1,4 +1,4 @@
-"""What this CPU is timed by, for estimates: training steps on noise, and matrix products."""
+"""Speed of this CPU, for estimates: training steps on noise, and matrix products."""
 
 from __future__ import annotations
 

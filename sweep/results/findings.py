@@ -81,7 +81,7 @@ def _barely_binding(winners: Sequence[SettingSummary]) -> list[str]:
         return []
     low, high = (f"{share:.2f}" for share in (min(shares), max(shares)))
     return [
-        f"Beside {_who(len(shares), len(winners))} plain training nearly meets them (missing share "
+        f"Plain training nearly meets those of {_who(len(shares), len(winners))} (missing share "
         f"{low if low == high else f'{low} to {high}'}, allowed {winners[0].tolerance:.2f}): on "
         "other seeds they may not be binding."
     ]

@@ -42,14 +42,12 @@ def test_a_winner_whose_plain_arm_nearly_meets_the_constraint_is_told() -> None:
         entry(-1.0, -1.0, unconstrained={"worst_missing_share": share})
         for share in (0.104, 0.9, None)
     )
-    begins = "plain training nearly meets them (missing share 0.10, allowed 0.10)"
-    assert findings([near])[1] == (
-        f"Beside the winner {begins}: on other seeds they may not be binding."
-    )
-    assert findings([near, far])[1].startswith(f"Beside 1 of 2 winners {begins}")
+    ends = "(missing share 0.10, allowed 0.10): on other seeds they may not be binding."
+    assert findings([near])[1] == f"Plain training nearly meets those of the winner {ends}"
+    assert findings([near, far])[1] == f"Plain training nearly meets those of 1 of 2 winners {ends}"
     nearer = entry(-1.0, -1.0, unconstrained={"worst_missing_share": 0.31})
     assert (
-        "both winners plain training nearly meets them (missing share 0.10 to 0.31, allowed"
+        "meets those of both winners (missing share 0.10 to 0.31, allowed 0.10)"
         in (findings([near, nearer])[1])
     )
     for binding in ([far], [unknown]):
