@@ -1,6 +1,6 @@
 """Penalty-barrier multipliers beside the augmented Lagrangian: in how many arms are they feasible.
 
-    python -m benchmarks.penalty_barrier --store FOLDER [--checkpoint MINILM] [--variants defaults]
+    python -m benchmarks.penalty_barrier --store FOLDER [--checkpoint MINILM]
 
 Settings, seeds and the number of tries are those of ``benchmarks.dual_optimizers``. The multipliers
 are those of the class PBM of humancompatible-train (its version is in the results), put in the
@@ -14,10 +14,12 @@ https://github.com/humancompatible/train.
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Callable
 from functools import partial
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -28,9 +30,9 @@ from benchmarks.dual_optimizers import (
     FIRST_SEED,
     REACHES,
     TUNING_SEED,
+    add_options,
     arm,
     entry,
-    options_of,
     rank,
 )
 from benchmarks.trained import record_of, trained
@@ -111,15 +113,16 @@ def barrier_arm(setting: str, gamma: float, seed: int, checkpoint: str | None) -
 
 def main() -> None:
     """Train what the store lacks, and print what became of every variant."""
-    parser = options_of(__doc__)
-    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--store", type=Path, required=True)
+    add_options(parser)
     options = parser.parse_args()
     options.store.mkdir(parents=True, exist_ok=True)
     at = options.checkpoint
     ways: dict[str, tuple[tuple[float, ...], Made, Callable[[Json], Json]]] = {
         "augmented": (REACHES, augmented_arm, record_of)
     }
-    for variant in options.variants:
+    for variant in VARIANTS:
         name = f"penalty-barrier, {variant}"
         ways[name] = (GAMMAS, barrier_arm, partial(record_by, variant))
     rows = {}
