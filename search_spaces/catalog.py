@@ -8,6 +8,7 @@ the numbers expected.
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import fnmatch
 import importlib
 import json
@@ -111,12 +112,12 @@ def find(text: str, *, full: bool = False) -> NamedSpace:
 
 
 def _near(path: Path) -> str:
-    """A hint at the file or built-in space whose name is closest to that of ``path``."""
-    try:
-        beside = [file.name for file in path.parent.iterdir() if file.suffix in (".py", ".json")]
-    except OSError:
-        beside = []
-    return did_you_mean(path.name, beside) or did_you_mean(path.stem, space_names())
+    """A hint at the file beside ``path``, or at the built-in space, that has the closest name."""
+    beside = [file.name for kind in ("*.py", "*.json") for file in path.parent.glob(kind)]
+    closest = difflib.get_close_matches(path.name, beside, n=1)
+    if closest:
+        return f" Did you mean {str(path.with_name(closest[0]))!r}?"
+    return did_you_mean(path.stem, space_names())
 
 
 def _looked_up(text: str) -> tuple[Path, str]:

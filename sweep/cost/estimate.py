@@ -20,7 +20,7 @@ from search_spaces import catalog
 from search_spaces.space import SearchSpace
 from sweep.cost.counted_work import ForwardPass, NotCounted, Work, counted_pass, counted_work
 from sweep.cost.gpus import GPUS
-from sweep.cost.timed_steps import emulated, matrix_rate, step_times
+from sweep.cost.timed_steps import matrix_rate, slow_bfloat16, step_times
 from sweep.study import advice
 from trainables.config.arm import ArmConfig, DataConfig
 from trainables.config.constraint import default_constraint
@@ -128,7 +128,7 @@ def estimate(space: SearchSpace, gpu: str | None = None) -> Estimate:
         counted |= not all(map(is_timed, (config, *runs)))
         guesses |= dict.fromkeys(work_of(run).guess for run in (config, *runs))
         if gpu is None:
-            guesses |= dict.fromkeys(map(emulated, (config, *runs)))
+            guesses |= dict.fromkeys(map(slow_bfloat16, (config, *runs)))
     plain = catalog.unconstrained_arms(space)
     total += sum(arm_seconds(arm, gpu) for arm in plain.values())
     workers = 1 if gpu else max(usable_cores() // space.base.threads, 1)

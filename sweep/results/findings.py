@@ -38,7 +38,7 @@ def answer(entries: Sequence[SettingSummary]) -> str:
 
 
 def findings(entries: Sequence[SettingSummary]) -> list[str]:
-    """Two to four sentences: winners, constrained against plain training, the linear filter."""
+    """Sentences on winners, constrained against plain training, and the linear filter."""
     winners = [entry for entry in entries if entry.winner]
     if not winners and not any(entry.proposals.finished for entry in entries):
         return ["Nothing is found yet: no proposal has finished."]
@@ -69,21 +69,21 @@ def findings(entries: Sequence[SettingSummary]) -> list[str]:
 
 
 def _barely_binding(winners: Sequence[SettingSummary]) -> list[str]:
-    """Whose plain arm comes near to meeting the constraint too, so that other seeds may meet it."""
+    """Winners whose plain arm misses the constraint by less than twice the tolerance."""
     shares = [
         share
         for entry in winners
         if (share := entry.arm("unconstrained").worst_missing_share) is not None
-        and share <= CLOSE
+        and share <= 2 * entry.tolerance
         and not entry.is_control
     ]
     if not shares:
         return []
-    low, high = (f"{share:.2f}" for share in (min(shares), max(shares)))
+    low, high = (f"{share:.3f}" for share in (min(shares), max(shares)))
     return [
-        f"Plain training nearly meets those of {_who(len(shares), len(winners))} (missing share "
-        f"{low if low == high else f'{low} to {high}'}, allowed {winners[0].tolerance:.2f}): on "
-        "other seeds they may not be binding."
+        f"Plain training comes close to the constraints of {_who(len(shares), len(winners))}, too "
+        f"(missing share {low if low == high else f'{low} to {high}'}, allowed "
+        f"{winners[0].tolerance:.3f}): other seeds may meet them."
     ]
 
 

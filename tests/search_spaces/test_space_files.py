@@ -187,7 +187,8 @@ def test_a_file_that_is_not_there_lists_what_can_be_given(tmp_path: Path) -> Non
     with pytest.raises(Misuse, match=r"does not exist.*quickstart"):
         catalog.find(str(tmp_path / "gone.py"))
     (tmp_path / "my_clips.py").touch()
-    for got, meant in (("my_clip.py", "my_clips.py"), ("quikstart.py", "quickstart")):
+    beside = str(tmp_path / "my_clips.py")
+    for got, meant in (("my_clip.py", beside), ("quikstart.py", "quickstart")):
         with pytest.raises(Misuse, match=f"Did you mean '{meant}'"):
             catalog.find(str(tmp_path / got))
     with pytest.raises(Misuse, match=r"configuration\.$"):
@@ -196,6 +197,8 @@ def test_a_file_that_is_not_there_lists_what_can_be_given(tmp_path: Path) -> Non
         catalog.find(str(tmp_path))
     with pytest.raises(Misuse, match="cannot be looked up"):
         catalog.find("x" * 300 + ".py")
+    with pytest.raises(Misuse, match=r"configuration\.$"):
+        catalog.find("a\0/b.py")
 
 
 def high_of(space: SearchSpace) -> float:

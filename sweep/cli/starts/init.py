@@ -91,8 +91,8 @@ def _clips(folder: str) -> tuple[str, dict[str, str]]:
 
 def _size(clip: RawClip) -> tuple[int, int]:
     """Width and height of a clip's frames in pixels; Misuse where they cannot be read."""
+    assert clip.size is not None, "clips of one's own are files, whose size is known"
     try:
-        assert clip.size is not None, "clips of one's own are files, whose size is known"
         return clip.size()
     except Exception as error:  # of whichever decoder
         raise Misuse(f"the clip {clip.name} cannot be read: {error}") from error

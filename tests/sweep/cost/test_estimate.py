@@ -134,8 +134,10 @@ def test_bfloat16_on_a_cpu_is_counted_at_its_own_rate_and_told_where_it_is_slow(
         for one in (run, run.with_fields({"dtype": "float32"}))
     ]
     assert seconds[0] == pytest.approx(slower * seconds[1])
-    warns = "25 times slower than float32: consider `--set dtype=float32`"
-    assert (warns in estimates.estimate(space).assumption) == (slower > 2)
+    assumption = estimates.estimate(space).assumption
+    assert ("times slower" in assumption) == (slower > 2)
+    if slower > 2:
+        assert "25 times slower than float32: consider `--set dtype=float32`" in assumption
     assert "slower" not in estimates.estimate(space, "h100").assumption
 
 
