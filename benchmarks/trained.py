@@ -18,13 +18,22 @@ from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
 
+def record_of(plain: Json) -> Json:
+    """The final record of an arm, as JSON."""
+    with tempfile.TemporaryDirectory() as folder:
+        run = ArmRun(ArmConfig.from_json(plain), ArmStore(ObjectStore(folder)))
+        while not run.record.is_final:
+            run.advance()
+        return run.record.to_json()
+
+
 def trained(
     configs: Iterable[ArmConfig],
     kept: Path,
     entry: Callable[[ArmRecord], dict[str, Json]],
     *,
     workers: int,
-    record: Callable[[Json], Json] | None = None,
+    record: Callable[[Json], Json] = record_of,
 ) -> dict[str, dict[str, Json]]:
     """By signature, what each arm came to; those that the file holds are not trained again.
 
@@ -39,7 +48,7 @@ def trained(
     wanted = {config.signature(): config for config in configs}
     missing = [config for signature, config in wanted.items() if signature not in found]
     with spawned(workers) as pool:
-        running = [pool.submit(record or record_of, config.to_json()) for config in missing]
+        running = [pool.submit(record, config.to_json()) for config in missing]
         for done in as_completed(running):
             final = ArmRecord.from_json(done.result())
             one = {"signature": final.config.signature(), **entry(final)}
@@ -58,15 +67,6 @@ def lines_of(kept: Path) -> list[Json]:
     if whole != text:
         kept.write_text(whole, encoding="utf-8")
     return [json.loads(line) for line in whole.splitlines()]
-
-
-def record_of(plain: Json) -> Json:
-    """The final record of an arm, as JSON."""
-    with tempfile.TemporaryDirectory() as folder:
-        run = ArmRun(ArmConfig.from_json(plain), ArmStore(ObjectStore(folder)))
-        while not run.record.is_final:
-            run.advance()
-        return run.record.to_json()
 
 
 def put(path: Path, name: str, part: Json, *, decimals: int = 5) -> None:
