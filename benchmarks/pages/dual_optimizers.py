@@ -24,11 +24,19 @@ def made() -> Made:
     """What the page has of results."""
     found = results("dual_optimizers")
     rows, barrier = found["rows"], found["penalty_barrier"]["rows"]
-    tables = {
-        "optimizers": _table(rows, len(found["reaches"])),
-        "penalty barrier": _barrier_table(barrier),
+    plain = {
+        s: sum(one["feasible"] for one in found["plain"] if one["setting"] == s) for s in SETTINGS
     }
-    return Made(tables, [*_facts(found, rows), *_barrier_facts(barrier)])
+    tables = {
+        "optimizers": _table(rows, plain, len(found["reaches"])),
+        "penalty barrier": _barrier_table(found, barrier, plain),
+    }
+    return Made(tables, [*_facts(found, rows, plain), *_barrier_facts(barrier, plain)])
+
+
+def _binding(plain: dict[str, int]) -> list[str]:
+    """The settings whose constraint plain training meets on no seed."""
+    return [setting for setting, met in plain.items() if met == 0]
 
 
 def sign_test(ahead: int, behind: int) -> float:
@@ -42,7 +50,7 @@ def sign_test(ahead: int, behind: int) -> float:
     return min(1.0, math.ldexp(tail, 1 - n))
 
 
-def _table(rows: Json, reaches: int) -> str:
+def _table(rows: Json, plain: dict[str, int], reaches: int) -> str:
     def met_rates(row: Json) -> int:
         return sum(one["feasible"] for of in row["tuning"].values() for one in of.values())
 
@@ -51,91 +59,100 @@ def _table(rows: Json, reaches: int) -> str:
 
     of = [rows[name] for name in CALLED]
     share = [row["feasible_from_share_of_steps"] for row in of]
-    lines = [
-        [setting, *(str(row["feasible_by_setting"][setting]) for row in of)] for setting in SETTINGS
-    ]
     tries = reaches * len(SETTINGS)
-    lines += [
-        [f"**of {of[0]['arms']} arms**", *(str(row["feasible"]) for row in of)],
-        ["settings that most seeds meet", *(str(r["settings_most_seeds_feasible"]) for r in of)],
-        ["feasible from, median fraction of steps", *(number(s, 2, short=True) for s in share)],
-        [f"rates feasible on the tuning seed, of {tries}", *(str(met_rates(row)) for row in of)],
-        ["gain in the objective over SGD, both feasible (pairs)", "", *map(over_sgd, of[1:])],
+    lines = [
+        *_counts(of, plain),
+        ["feasible from, median fraction of steps", "", *(number(s, 2, short=True) for s in share)],
+        [f"rates feasible on the tuning seed, of {tries}", "", *(str(met_rates(r)) for r in of)],
+        ["gain in the objective over SGD, both feasible (pairs)", "", "", *map(over_sgd, of[1:])],
     ]
-    return table([f"feasible, of {of[0]['arms'] // len(SETTINGS)} seeds", *CALLED.values()], lines)
+    return table([f"feasible, of {_seeds(of[0])} seeds", "plain", *CALLED.values()], lines)
 
 
-def _facts(found: Json, rows: Json) -> Iterator[str]:
+def _seeds(row: Json) -> int:
+    return int(row["arms"]) // len(row["feasible_by_setting"])
+
+
+def _counts(of: list[Json], plain: dict[str, int]) -> list[list[str]]:
+    """Lines of feasible arms by setting and where the constraint binds; plain training's first."""
+    columns = [plain, *(row["feasible_by_setting"] for row in of)]
+    binding, seeds = _binding(plain), _seeds(of[0])
+    lines = [[setting, *(str(column[setting]) for column in columns)] for setting in SETTINGS]
+    for label, settings in (("arms", SETTINGS), ("arms where it binds", binding)):
+        counts = (sum(column[s] for s in settings) for column in columns)
+        lines.append([f"**of {seeds * len(settings)} {label}**", *map(str, counts)])
+    most = (sum(2 * column[s] > seeds for s in binding) for column in columns)
+    lines.append([f"of {len(binding)} binding settings, most seeds meet", *map(str, most)])
+    return lines
+
+
+def _facts(found: Json, rows: Json, plain: dict[str, int]) -> Iterator[str]:
     reaches = [f"{reach:g}" for reach in found["reaches"]]
     yield f"({', '.join(reaches[:-1])} or {reaches[-1]})"
-    yield f"{len(found['arms']) // len(rows) // len(SETTINGS)} fresh seeds"
+    seeds, binding = _seeds(rows["sgd"]), _binding(plain)
+    yield f"{seeds} fresh seeds"
     yield f"{next(iter(SETTINGS.values()))[2]['steps']} steps"
-    ours, next_best = rows["augmented"], rows["nupi"]
-    yield f"in {ours['feasible']} of {ours['arms']} arms and nuPI in {next_best['feasible']}"
-    for other in ("sgd", "bare_decay"):
-        more, behind = _sides(ours, rows[other])
-        yield f"{CALLED[other]} in {more} settings and {behind}"
-    by_arm = {(a["setting"], a["optimizer"], a["seed"]): a["objective"] for a in found["arms"]}
-    plain = {(a["setting"], a["seed"]): a["objective"] for a in found["plain"]}
-    of, gains = "Ped2 UT L5", {}
-    for name in CALLED:
-        own = [plain[s, seed] - v for (s, n, seed), v in by_arm.items() if (s, n) == (of, name)]
-        gains[name] = fmean(own)
-    least, most = (
-        number(gain, 2, short=True) for gain in (min(gains.values()), max(gains.values()))
-    )
-    ahead = max(gains, key=lambda name: gains[name])
-    yield f"On UT with L = {of[-1]}"
-    yield f"by {least} to {most} of the objective in the mean, {CALLED[ahead]}'s"
+    met = [s for s, count in plain.items() if count == seeds]
+    assert met == ["Ped2 UT L5", "Ped2 UT L5 detached"], "the page names them"
+    assert len(met) + len(binding) == len(SETTINGS)
+    yield "UT with L = 5"
+    none = [name for name, row in rows.items() if row["feasible_by_setting"][met[0]] == 0]
+    assert none == ["sgd", "adam", "adamw", "bare_decay"], "the page names them"
+    in_all = {
+        name: sum(row["feasible_by_setting"][s] for s in binding) for name, row in rows.items()
+    }
+    ours, most = in_all["augmented"], seeds * len(binding)
+    assert ours == in_all["nupi"] == max(in_all.values()), "the page says so"
+    yield f"in {ours} of {most} arms each"
+    yield f"bare decay in {in_all['bare_decay']}, SGD in {in_all['sgd']}"
+    assert (in_all["adam"], in_all["adamw"]) == (0, 1), "the page says so"
+    ahead, behind = _sides(rows["augmented"], rows["sgd"], binding)
+    yield f"ahead of SGD in {ahead} settings and {behind}"
 
 
-def _sides(of: Json, against: Json) -> tuple[int, str]:
+def _sides(of: Json, against: Json, settings: list[str]) -> tuple[int, str]:
     """In how many settings more seeds are feasible; where fewer are, with a sign test, in words."""
-    there = against["feasible_by_setting"]
-    pairs = [(count, there[setting]) for setting, count in of["feasible_by_setting"].items()]
-    ahead, behind = sum(a > b for a, b in pairs), sum(a < b for a, b in pairs)
-    p = number(sign_test(ahead, behind), 3, short=True).rstrip("0")
+    differences = [
+        of["feasible_by_setting"][s] - against["feasible_by_setting"][s] for s in settings
+    ]
+    ahead, behind = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
+    p = number(sign_test(ahead, behind), 3, short=True).rstrip("0").rstrip(".")
     return ahead, f"behind in {behind} (sign test, p = {p})"
 
 
-def _barrier_table(rows: Json) -> str:
-    ours, theirs = rows.values()
-    lines = [
-        [s, *(str(row["feasible_by_setting"][s]) for row in (ours, theirs)), _gain_text(gains)]
-        for s, gains in _gains(rows).items()
-    ]
-    for label, field in (
-        (f"**of {ours['arms']} arms**", "feasible"),
-        ("settings that most seeds meet", "settings_most_seeds_feasible"),
-        ("tries feasible on the tuning seed", "tries_feasible"),
-    ):
-        lines.append([label, str(ours[field]), str(theirs[field]), ""])
-    seeds = ours["arms"] // len(ours["feasible_by_setting"])
-    gain = "gain in the objective over the augmented, both feasible (pairs)"
-    return table([f"feasible, of {seeds} seeds", *rows, gain], lines)
-
-
-def _gains(rows: Json) -> dict[str, list[float]]:
-    """By setting, the gain in the objective of each seed on which both ways are feasible."""
-    ours, theirs = (
-        {(a["setting"], a["seed"]): a["objective"] for a in row["each"] if a["feasible"]}
-        for row in rows.values()
-    )
-    return {
-        s: [ours[key] - theirs[key] for key in ours if key[0] == s and key in theirs]
-        for s in next(iter(rows.values()))["feasible_by_setting"]
-    }
+def _barrier_table(found: Json, rows: Json, plain: dict[str, int]) -> str:
+    of = list(rows.values())
+    lines = _counts(of, plain)
+    lines.append(["tries feasible", "", *(str(row["tries_feasible"]) for row in of)])
+    scores = {(a["setting"], a["seed"]): a["objective"] for a in found["plain"]}
+    for setting in _binding(plain):
+        gains = [
+            _gain_text(
+                [
+                    scores[setting, one["seed"]] - one["objective"]
+                    for one in row["each"]
+                    if one["setting"] == setting and one["feasible"]
+                ]
+            )
+            for row in of
+        ]
+        if any(gains):
+            lines.append([f"gain over plain, {setting} (feasible arms)", "", *gains])
+    return table([f"feasible, of {_seeds(of[0])} seeds", "plain", *rows], lines)
 
 
 def _gain_text(gains: list[float]) -> str:
     return f"{number(fmean(gains), 3, signed=True, short=True)} ({len(gains)})" if gains else ""
 
 
-def _barrier_facts(rows: Json) -> Iterator[str]:
-    ours, theirs = rows.values()
-    yield f"in {theirs['feasible']} of {theirs['arms']} arms, the augmented in {ours['feasible']}"
-    more, behind = _sides(theirs, ours)
-    yield f"ahead in {more} settings and {behind}"
-    worse = [gain for gains in _gains(rows).values() if fmean(gains) < 0 for gain in gains]
-    least, most = (number(-gain, 3, short=True) for gain in (max(worse), min(worse)))
-    yield f"objectives are worse by {least} to {most}"
+def _barrier_facts(rows: Json, plain: dict[str, int]) -> Iterator[str]:
+    binding = _binding(plain)
+    ours, theirs, held = rows.values()
+    met = [sum(row["feasible_by_setting"][s] for s in binding) for row in (ours, theirs, held)]
+    assert met[1] == met[2], "the page says so"
+    yield f"in {met[1]} of {_seeds(ours) * len(binding)} arms, the augmented in {met[0]}"
+    for row in (theirs, held):
+        ahead, behind = _sides(row, ours, binding)
+        assert (ahead, behind[:11]) == (1, "behind in 0"), "the page says so"
+    yield behind
+    yield f"on {held['feasible_by_setting']['Ped2 UT L5 detached']} of {_seeds(held)} seeds"
