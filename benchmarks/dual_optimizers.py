@@ -19,7 +19,7 @@ import json
 import math
 import os
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -153,7 +153,10 @@ def rank(one: dict[str, Json]) -> float:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of a benchmark over these settings, but for its store."""
+    """Add the options of a benchmark over these settings, but for its store.
+
+    Each benchmark names its store itself: ``make bench`` leaves out what has ``required=True``.
+    """
     parser.add_argument("--checkpoint", help="folder of MiniLM's weights, whose words UT reads")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--workers", type=int, default=2)
@@ -215,17 +218,13 @@ def table(
         own = {(s, seed): one for (s, n, seed), one in arms.items() if n == name}
         sgd = {(s, seed): one for (s, n, seed), one in arms.items() if n == "sgd"}
         both = [key for key, one in own.items() if one["feasible"] and sgd[key]["feasible"]]
-        within = {s: [one["feasible"] for (of, _), one in own.items() if of == s] for s in settings}
         steps = [
             one["feasible_from"] / base_steps(s)
             for (s, _), one in own.items()
             if one["feasible"] and one["feasible_from"] is not None
         ]
         rows[name] = {
-            "arms": len(own),
-            "feasible": sum(one["feasible"] for one in own.values()),
-            "feasible_by_setting": {s: sum(found) for s, found in within.items()},
-            "settings_most_seeds_feasible": sum(sum(f) > len(f) / 2 for f in within.values()),
+            **feasible_counts(own, settings),
             "feasible_from_share_of_steps": statistics.median(steps) if steps else None,
             "objective_less_sgd": [own[key]["objective"] - sgd[key]["objective"] for key in both],
             "objective_less_plain": {
@@ -252,6 +251,21 @@ def table(
             for (s, n, seed), one in arms.items()
         ],
         "plain": [{"setting": s, "seed": seed, **one} for (s, seed), one in plain.items()],
+    }
+
+
+def feasible_counts(
+    arms: Mapping[tuple[str, int], dict[str, Json]], settings: Iterable[str]
+) -> dict[str, Json]:
+    """How many arms, by setting and seed, are feasible: in all, in each setting, on most seeds."""
+    within = {
+        s: [bool(one["feasible"]) for (of, _), one in arms.items() if of == s] for s in settings
+    }
+    return {
+        "arms": len(arms),
+        "feasible": sum(map(sum, within.values())),
+        "feasible_by_setting": {s: sum(found) for s, found in within.items()},
+        "settings_most_seeds_feasible": sum(sum(f) > len(f) / 2 for f in within.values()),
     }
 
 

@@ -33,6 +33,7 @@ from benchmarks.dual_optimizers import (
     add_options,
     arm,
     entry,
+    feasible_counts,
     rank,
 )
 from benchmarks.trained import record_of, trained
@@ -150,14 +151,8 @@ def row(
     tuning: dict[tuple[str, float], dict[str, Json]],
 ) -> dict[str, Json]:
     """What became of one way to move multipliers."""
-    by_setting = {
-        s: [bool(one["feasible"]) for (of, _), one in arms.items() if of == s] for s in best
-    }
     return {
-        "arms": len(arms),
-        "feasible": sum(map(sum, by_setting.values())),
-        "feasible_by_setting": {s: sum(found) for s, found in by_setting.items()},
-        "settings_most_seeds_feasible": sum(sum(f) > len(f) / 2 for f in by_setting.values()),
+        **feasible_counts(arms, best),
         "tries_feasible": sum(bool(one["feasible"]) for one in tuning.values()),
         "chosen": best,
         "each": [{"setting": s, "seed": seed, **one} for (s, seed), one in arms.items()],
