@@ -8,7 +8,6 @@ the numbers expected.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import fnmatch
 import importlib
 import json
@@ -87,9 +86,8 @@ def find(text: str, *, full: bool = False) -> NamedSpace:
     """
     if re.fullmatch(r"[\w-]+", text):
         if text not in space_names():
-            is_here = not _looked_up(f"{text}.py")[1]
-            hint = f" The file {text}.py is here." * is_here
-            raise UnknownName(f"{UnknownName.among('search space', text, space_names())}{hint}")
+            known = f"Built-in: {', '.join(space_names())}."
+            raise UnknownName(f"unknown search space {text!r}.{_nearest(text)} {known}")
         if text in PAPER_SPACES:
             names: Mapping[str, Json] = {"SPACE": PAPER_SPACES[text]}
             return _of_module(names, f"search space {text}", full=full)
@@ -98,9 +96,9 @@ def find(text: str, *, full: bool = False) -> NamedSpace:
     path, state = _looked_up(text)
     if state:
         raise Misuse(
-            f"the space file {text or repr(text)} {state}. Give a built-in space "
+            f"the space file {text or repr(text)} {state}.{_nearest(text)} Give a built-in space "
             f"({', '.join(space_names())}), a .py file that defines SPACE, a space in JSON, or an "
-            f"exported configuration.{_near(path)}"
+            "exported configuration."
         )
     if path.suffix == ".py":
         return _of_module(_run_file(path), f"space file {text}", full=full)
@@ -111,13 +109,30 @@ def find(text: str, *, full: bool = False) -> NamedSpace:
     return _of_json(path)
 
 
-def _near(path: Path) -> str:
-    """A hint at the file beside ``path``, or at the built-in space, that has the closest name."""
-    beside = [file.name for kind in ("*.py", "*.json") for file in path.parent.glob(kind)]
-    closest = difflib.get_close_matches(path.name, beside, n=1)
-    if closest:
-        return f" Did you mean {str(path.with_name(closest[0]))!r}?"
-    return did_you_mean(path.stem, space_names())
+def _nearest(text: str) -> str:
+    """A hint at the space file, or the built-in space, whose name comes closest to ``text``."""
+    path = Path(text)
+    folders = [path.parent, Path()]
+    shown = {name: name for name in space_names()}
+    try:
+        within = [path, *(folder for folder in Path().glob("[!.]*") if folder.is_dir())]
+        shown |= {file.stem: str(file) for folder in folders for file in _files_in(folder)}
+        # Elsewhere nothing is meant but the very name: a folder of code has many files.
+        for name in (path.stem, f"{path.stem}_space"):
+            same = (file for folder in within for file in _files_in(folder) if file.stem == name)
+            shown = {file.stem: str(file) for file in same} | shown
+    except (OSError, ValueError):  # no folder can have this name, or be read
+        pass
+    likely = [path.stem, f"{path.stem}_space"]
+    for name in likely if path.suffix else reversed(likely):  # a folder NAME holds both
+        if name in shown:
+            return f" Did you mean {shown[name]!r}?"
+    return did_you_mean(path.stem, shown)
+
+
+def _files_in(folder: Path) -> list[Path]:
+    """Files of a folder that may define a space."""
+    return [file for kind in ("*.py", "*.json") for file in sorted(folder.glob(kind))]
 
 
 def _looked_up(text: str) -> tuple[Path, str]:
@@ -126,7 +141,7 @@ def _looked_up(text: str) -> tuple[Path, str]:
     try:
         path = path.expanduser()
         if path.is_file():
-            return path, ""
+            return path, "is no folder" * text.endswith("/")
         return path, "is a folder" if path.is_dir() else "does not exist"
     except (OSError, RuntimeError, ValueError) as error:  # too long, no such user, a null byte
         return path, f"cannot be looked up ({error})"

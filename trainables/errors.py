@@ -18,7 +18,7 @@ Every message says what was wrong, what was got, what is allowed and what to do.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 E = TypeVar("E", bound=BaseException)
@@ -57,8 +57,9 @@ _CLOSEST = 12
 
 
 def did_you_mean(got: str, known: Iterable[str]) -> str:
-    """A hint at the closest known name, or nothing."""
-    meant = " or ".join(map(repr, _meant(got, sorted(known))))
+    """A hint at the closest known name, or nothing; of a mapping at what the name stands for."""
+    shown = known if isinstance(known, Mapping) else {}
+    meant = " or ".join(repr(shown.get(name, name)) for name in _meant(got, sorted(known)))
     return f" Did you mean {meant}?" if meant else ""
 
 

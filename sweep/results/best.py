@@ -17,6 +17,7 @@ from sweep.results.importance import importance
 from sweep.results.provenance import codes_of
 from sweep.results.summary import PairSummary, SettingSummary
 from sweep.results.sweep_view import SettingView, SweepView
+from sweep.study.binding import largest_alpha, plain_meets_up_to
 from sweep.study.selection import is_selected
 from trainables.plain import Json, finite
 
@@ -77,6 +78,10 @@ def _best(view: SweepView, setting: SettingView, run_ids: Mapping[str, str]) -> 
         frontier=chosen.frontier,
         importance=importance(setting, list(space.ranges)),
         not_binding=shown is not None and shown.not_binding,
+        plain_meets_up_to=plain_meets_up_to(space, setting.setting, plain)
+        if len(plain) == len(seeds)
+        else None,
+        largest_alpha=largest_alpha(space, setting.setting),
         constrained=pair.constrained,
         unconstrained=pair.unconstrained,
         gain=pair.gain,

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from sweep.glossary import TERMS
 from sweep.results.summary import SettingSummary
 from sweep.results.verdict_text import codes_text, is_slight, percent, two_codes_notes
+from sweep.study.binding import never_binds
 from sweep.study.pairs import ROUNDING
 from trainables.config.arm import ArmConfig
 from trainables.registry.find_plugins import facts_of
@@ -41,22 +42,22 @@ def findings(entries: Sequence[SettingSummary]) -> list[str]:
     """Sentences on winners, constrained against plain training, and the linear filter."""
     winners = [entry for entry in entries if entry.winner]
     if not winners and not any(entry.proposals.finished for entry in entries):
-        return ["Nothing is found yet: no proposal has finished."]
+        return ["Nothing is found yet: no proposal has finished.", *_never_bind(entries)]
     metric = facts_of(entries[0].task).metric
     if not winners:
         return _nothing_won(entries, metric)
     have = f"{len(winners)} of {len(entries)} settings {'has' if len(winners) == 1 else 'have'}"
     controls = sum(entry.is_control for entry in winners)
     what = (
-        "a model that beats trivial predictors (its input, a constant) and meets descent "
-        "constraints which plain training misses."
+        "a model that beats trivial predictors (its input, a constant) and meets, in the mean over "
+        "held-out data, descent constraints which plain training misses."
     )
     if controls:
         is_or_are = "is" if controls == 1 else "are"
         are = "it is" if len(winners) == 1 else f"{controls} of them {is_or_are}"
         what = f"{are} a control, which a constraint judges and does not train."
     sentences = [f"{'The setting has' if len(entries) == 1 else have} a winner: {what}"]
-    sentences += [*_barely_binding(winners), *two_codes_notes(winners)]
+    sentences += [*_certified(winners), *_barely_binding(winners), *two_codes_notes(winners)]
     of_one_code = [entry for entry in winners if not codes_text(entry.codes)]
     seeds = len(winners[0].search_seeds)
     seen = [entry.gain.seen_mean for entry in of_one_code]
@@ -66,6 +67,23 @@ def findings(entries: Sequence[SettingSummary]) -> list[str]:
     sentences += _compared(unseen, seeds, "Out of distribution (unseen gammas)", metric)
     sentences += _against_filter(winners, metric)
     return sentences
+
+
+def _certified(winners: Sequence[SettingSummary]) -> list[str]:
+    """How many winners meet the constraints beyond the held-out data at hand."""
+    arms = [entry.arm("constrained") for entry in winners if not entry.is_control]
+    judged = [arm for arm in arms if arm.certificate]
+    sure = sum(arm.certificate == "feasible" for arm in judged)
+    if not judged:
+        return []
+    if sure == len(winners):
+        return [f"Certified at 95 %: {_who(sure, sure)}."]
+    others = f"another draw of {judged[0].certificate_cluster}s could turn the verdict"
+    if not sure:
+        who = {1: "The winner is not", 2: "Neither winner is"}.get(len(winners), "No winner is")
+        return [f"{who} certified: {others}."]
+    are = "is" if sure == 1 else "are"
+    return [f"{_who(sure, len(winners))} {are} certified at 95 %; of the others {others}."]
 
 
 def _barely_binding(winners: Sequence[SettingSummary]) -> list[str]:
@@ -100,7 +118,8 @@ def _compared(
         either = {1: "the winner", 2: "either winner"}.get(len(gains), "any winner")
         return [
             f"{words} there is no difference that matters between {either} and plain training "
-            f"(at most {max(map(abs, slight)):.3g} {metric.unit}; {on})."
+            f"({_signed(slight)} {metric.unit}, the smallest that matters "
+            f"{metric.smallest_effect:g}; {on})."
         ]
     texts: list[str] = []
     for name, sign in (("better", 1), ("worse", -1)):
@@ -112,8 +131,14 @@ def _compared(
             texts.append(f"{who} {are} {name}{than}, by {_sizes(side, metric)}")
     if slight:
         no = f"{len(slight)} show{'s' * (len(slight) == 1)} no difference that matters"
-        texts.append(f"and {no} (at most {max(map(abs, slight)):.3g})")
+        texts.append(f"and {no} ({_signed(slight)})")
     return [f"{words} {', '.join(texts)} ({on})."]
+
+
+def _signed(gains: Sequence[float]) -> str:
+    """Gains with their sign, so that a loss is seen as one."""
+    low, high = (format(gain, "+.3g") for gain in (min(gains), max(gains)))
+    return f"gain {low}" if low == high else f"gains {low} to {high}"
 
 
 def _who(count: int, every: int) -> str:
@@ -169,7 +194,22 @@ def _nothing_won(entries: Sequence[SettingSummary], metric: Metric) -> list[str]
     for setting, text in list(behind.items())[:1]:
         more = f"; the same in {len(behind) - 1} more" * (len(behind) > 1)
         sentences.append(text if len(judged) == 1 else f"{text[:-1]} ({setting}{more}).")
-    return sentences + two_codes_notes(judged)
+    return [*sentences, *_never_bind(entries), *two_codes_notes(judged)]
+
+
+def _never_bind(entries: Sequence[SettingSummary]) -> list[str]:
+    """The settings of which plain training meets every constraint that they search."""
+    texts = {
+        entry.setting: text
+        for entry in entries
+        if not codes_text(entry.codes)
+        and (text := never_binds(entry.plain_meets_up_to, entry.largest_alpha))
+    }
+    if not texts:
+        return []
+    setting, text = next(iter(texts.items()))
+    more = f"; the same in {len(texts) - 1} more" * (len(texts) > 1)
+    return [f"In {setting} {text}{more}."]
 
 
 _MISSING = ("close", "far")
@@ -265,7 +305,8 @@ def next_step(entries: Sequence[SettingSummary]) -> Step | None:
     ((kind, _),) = Counter(kinds).most_common(1)
     alike = [entry for entry, other in zip(judged, kinds, strict=True) if other == kind]
     runs = [ArmConfig.from_json(one.constrained.config) for one in alike if one.constrained]
-    alpha = f"{min((run.constraint.alpha for run in runs if run.constraint), default=0.0):.4g}"
+    alphas = [run.constraint.alpha for run in runs if run.constraint]
+    alpha = f"{min(alphas, default=0.0):.4g}"
     steps = 2 * max((run.steps for run in runs), default=0)
     longer = f"a new sweep, `--name NEW --set steps={steps}`"
     near = f"a proposal came close in only {kinds.count('close')} of {len(kinds)} settings"
@@ -286,10 +327,23 @@ def next_step(entries: Sequence[SettingSummary]) -> Step | None:
             "hardly help."
         ),
         "beats no trivial predictor": Step(f"Train longer ({longer}) or with another primal_lr."),
-        "not binding": Step(f"Ask for more than alpha {alpha}."),
-        "little": Step(f"Ask for more than alpha {alpha}."),
+        "not binding": Step(_ask_for_more(alike, alphas)),
+        "little": Step(f"Ask for more than alpha {max(alphas, default=0.0):.4g}."),
         "failed": Step(
             "See why its arms ended, then lower primal_lr or constraint.dual_lr.", ("status",)
         ),
         "alone": Step("Train the plain arms that are missing.", ("resume", "--retry-failed")),
     }[kind]
+
+
+def _ask_for_more(entries: Sequence[SettingSummary], alphas: Sequence[float]) -> str:
+    """From which alpha on the constraints bind, where plain training met those that were tried."""
+    known = [one.plain_meets_up_to for one in entries if one.plain_meets_up_to]
+    if not known:
+        return f"Ask for more than alpha {max(alphas, default=0.0):.4g}."
+    low, high = (f"{limit:.2g}" for limit in (min(known), max(known)))
+    limits = low if low == high else f"{low} to {high}, by setting"
+    return (
+        f"Ask for more than alpha {limits}: up to there plain training meets the constraint. Move the "
+        "range of constraint.alpha in a new sweep."
+    )

@@ -186,6 +186,8 @@ class SettingSummary(Plain):
     frontier: Sequence[FrontierPoint]
     importance: Importance | None = None
     not_binding: bool
+    plain_meets_up_to: float | None = None  # alpha, by the unconstrained arms; 0: no small one
+    largest_alpha: float | None = None  # that a proposal may ask for
     constrained: ArmSummary | None
     unconstrained: ArmSummary | None
     gain: Gain

@@ -18,6 +18,7 @@ from sweep.results.status import time_text
 from sweep.run.coordinator import Coordinator
 from sweep.study import advice
 from sweep.study.arms import Arm, LiveArm
+from sweep.study.binding import largest_alpha, never_binds, plain_meets_up_to
 from sweep.study.feasibility import judge
 from sweep.study.selection import counted
 from trainables.records.arm_record import REPORTED_LOSS, REPORTED_MISSING_SHARE, ArmRecord
@@ -54,7 +55,8 @@ class PlainDisplay(Display):
             done, total = self._coordinator.plan.arms_done, self._coordinator.plan.arms_total
             what = "unconstrained" if arm.proposal is None else f"proposal {arm.proposal}"
             name = f"{arm.setting} {what} seed {arm.config.seed}"
-            self._print(f"[{done}/{total}] {name}: {end_text(record)}")
+            note = _never_binds(self._coordinator, arm, record)
+            self._print(f"[{done}/{total}] {name}: {end_text(record)}{note and f'; {note}'}")
 
     @contextmanager
     def show(self, coordinator: Coordinator) -> Iterator[None]:
@@ -79,20 +81,42 @@ class PlainDisplay(Display):
 class LiveDisplay(Display):
     """A live display: arms done, running, the best of every setting, and the time left."""
 
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self._coordinator: Coordinator | None = None
+        self._notes: dict[str, str] = {}  # of settings that cannot have a winner
+
+    def show_final(self, arm: Arm, record: ArmRecord) -> None:
+        """Note a setting whose every constraint this plain arm meets."""
+        if self._coordinator and (note := _never_binds(self._coordinator, arm, record)):
+            self._notes[arm.setting] = note
+
     @contextmanager
     def show(self, coordinator: Coordinator) -> Iterator[None]:
         """Redraw while the block runs."""
         started, is_over = time.monotonic(), False
+        self._coordinator = coordinator
 
         def draw() -> RenderableType:
             elapsed_s = time.monotonic() - started
+            notes = [_line(f"! {name}: {text}", "yellow") for name, text in self._notes.items()]
             if is_over:  # the summary alone stays in the scroll-back
-                return Group(*_head(coordinator, elapsed_s))
-            return view(coordinator, elapsed_s, self._console.height, self._console.width)
+                return Group(*_head(coordinator, elapsed_s), *notes)
+            size = self._console.height - len(notes), self._console.width
+            return Group(view(coordinator, elapsed_s, *size), *notes)
 
         with Live(console=self._console, get_renderable=draw, refresh_per_second=REFRESH_PER_S):
             yield
             is_over = True
+
+
+def _never_binds(coordinator: Coordinator, arm: Arm, record: ArmRecord) -> str:
+    """That no proposal can win beside this plain arm; '' where one may, or of another arm."""
+    if arm.proposal is not None:
+        return ""
+    space = coordinator.definition.space
+    setting = space.setting(arm.setting)
+    return never_binds(plain_meets_up_to(space, setting, [record]), largest_alpha(space, setting))
 
 
 def pick_display(*, enabled: bool) -> Display:

@@ -65,11 +65,14 @@ def winner_of(proposals: Iterable[P]) -> P | None:
 def closest_of(proposals: Iterable[P]) -> P | None:
     """The measured proposal that is least far from winning."""
     measured = (p for p in proposals if not math.isnan(p.worst_missing_share))
-    return min(
-        measured,
-        key=lambda p: (HINDRANCES.index(p.hindrance), p.worst_missing_share, p.number),
-        default=None,
-    )
+    asks_for_too_little = ("asks for too little", "not binding")  # the largest demand is nearest
+
+    def distance(p: P) -> tuple[int, float, int]:
+        is_weak = p.hindrance in asks_for_too_little
+        away = -p.demanded_descent if is_weak else p.worst_missing_share
+        return HINDRANCES.index(p.hindrance), away, p.number
+
+    return min(measured, key=distance, default=None)
 
 
 def frontier_of(proposals: Iterable[Judged]) -> tuple[FrontierPoint, ...]:

@@ -132,10 +132,41 @@ def test_a_file_that_is_named_without_its_ending_is_pointed_at(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UnknownName) as caught:
         catalog.find("my_space")
-    assert "is here" not in str(caught.value)
+    assert "Did you mean" not in str(caught.value)
     (tmp_path / "my_space.py").touch()
-    with pytest.raises(UnknownName, match=r"The file my_space\.py is here\.$"):
-        catalog.find("my_space")
+    (tmp_path / "of_net").mkdir()
+    for name in ("net_space", "other"):
+        (tmp_path / "of_net" / f"{name}.py").touch()
+    for got, meant in (
+        ("my_space", "my_space.py"),
+        ("myspace", "my_space.py"),
+        ("my_space.py/", "my_space.py"),
+        ("of_net/my_space.py", "my_space.py"),
+        ("~/my_space.py", "my_space.py"),
+        ("net_space.py", "of_net/net_space.py"),
+        ("net", "of_net/net_space.py"),
+        ("net.py", "of_net/net_space.py"),
+        ("of_net/net.py", "of_net/net_space.py"),
+        ("quickstrat", "quickstart"),
+    ):
+        with pytest.raises(Misuse, match=rf"\. Did you mean '{meant}'\? (Built-in: |Give a )"):
+            catalog.find(got)
+    for unrelated in ("nets_space.py", "zzz", "bad_spaces.json"):  # of whose name "_space" is most
+        with pytest.raises(Misuse) as caught:
+            catalog.find(unrelated)
+        assert "of_net" not in str(caught.value)
+
+
+def test_a_folder_is_answered_with_the_space_file_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_net").mkdir()
+    (tmp_path / "my_net" / "my_net_space.py").touch()
+    (tmp_path / "my_net" / "my_net.py").touch()
+    for got in ("my_net", "my_net/"):
+        with pytest.raises(Misuse, match=r"Did you mean 'my_net/my_net_space\.py'\?"):
+            catalog.find(got)
 
 
 def test_a_file_by_its_relative_path_says_the_line_it_stops_at(

@@ -246,6 +246,35 @@ def missing_shares(
     return np.where(nothing_left, 0.0, shares_L)
 
 
+def binding_alpha(
+    config: ConstraintConfig, losses_F: Floats, reference: float, tolerance: float = TOLERANCE
+) -> float:
+    """The alpha up to which these losses meet the constraints, and above which they do not.
+
+    0 where a small alpha is missed already: a layer adds to its loss, or f0 itself is exceeded. A
+    layer that keeps the fraction k of the loss before it has the missing share
+    1 - (1 - k) / alpha, which reaches ``tolerance`` at (1 - k) / (1 - tolerance).
+
+    Args:
+        config: the constraint; its alpha is not read.
+        losses_F: of layers 0..L, in units of f_c.
+        reference: f0, likewise.
+        tolerance: the missing share that is still feasible, in [0, 1).
+
+    >>> round(binding_alpha(ConstraintConfig(), np.array([1.0, 0.9, 0.45]), 1.0, 0.1), 3)
+    0.556
+    """
+    first = config.first_layer
+    before_L = np.append(reference, losses_F[first:-1])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        kept_L = np.where(before_L > 0, losses_F[first:] / before_L, np.inf)
+    kept_L = np.where((before_L == 0) & (losses_F[first:] == 0), 0.0, kept_L)  # nothing to remove
+    is_asked_L = np.arange(len(kept_L)) >= (config.reference != "virtual_layer0")
+    limit_L = np.where(is_asked_L, (1.0 - kept_L) / (1.0 - tolerance), 1.0)
+    exceeds_f0 = not is_asked_L[0] and kept_L[0] > 1.0
+    return 0.0 if exceeds_f0 else max(0.0, float(limit_L.min(initial=1.0)))
+
+
 def is_feasible(missing_share_L: Floats, tolerance: float = TOLERANCE) -> bool:
     """Every layer's missing share is at most ``tolerance``; never with NaN or no measurement.
 

@@ -28,7 +28,8 @@ def entry(seen: float | None = None, unseen: float | None = None, **more: Json) 
 def test_two_winners_that_are_worse_and_lose_to_a_filter() -> None:
     assert findings([entry(-0.3, -0.32), entry(-0.2, -1.24)]) == [
         "2 of 2 settings have a winner: a model that beats trivial predictors (its input, "
-        "a constant) and meets descent constraints which plain training misses.",
+        "a constant) and meets, in the mean over held-out data, descent constraints which plain "
+        "training misses.",
         "On what training or selection looked at (seen gammas) both winners are worse than plain "
         "training, by 0.2 to 0.3 grey levels (one seed).",
         "Out of distribution (unseen gammas) both winners are worse than plain training, by 0.32 "
@@ -61,9 +62,13 @@ def test_what_is_below_the_smallest_effect_is_neither_better_nor_worse(sign: int
     found = findings([entry(-0.097, sign * 0.0115), entry(0.14, sign * 0.0498)])
     assert found[1] == (
         "On what training or selection looked at (seen gammas) there is no difference that matters "
-        "between either winner and plain training (at most 0.14 grey levels; one seed)."
+        "between either winner and plain training (gains -0.097 to +0.14 grey levels, the smallest "
+        "that matters 0.2; one seed)."
     )
-    assert "(at most 0.0498 grey levels; one seed)" in found[2]
+    signs = ("-0.0498 to -0.0115", "+0.0115 to +0.0498")[sign > 0]
+    assert f"(gains {signs} grey levels, the smallest" in found[2]
+    of_one = findings([entry(-0.146, 0.1)])
+    assert "(gain -0.146 grey levels, the smallest that matters 0.2; one seed)" in of_one[1]
     assert "worse" not in " ".join(found)
 
 
@@ -95,7 +100,8 @@ def test_one_is_better_one_worse_and_one_without_winner_is_not_counted() -> None
     some = findings([entry(1.0, of, search_seeds=seeds) for of in (0.5, -0.1, 0.05)])
     assert some[2] == (
         "Out of distribution (unseen gammas) 1 of 3 winners is better than plain training, by 0.5 "
-        "grey levels, and 2 show no difference that matters (at most 0.1) (mean over 2 seeds)."
+        "grey levels, and 2 show no difference that matters (gains -0.1 to +0.05) (mean over 2 "
+        "seeds)."
     )
 
 
@@ -116,6 +122,22 @@ def test_a_filter_that_is_beaten_is_said_so() -> None:
     assert findings([better, entry(-1.0, -1.0)])[-1] == (
         "On unseen gammas 1 of 2 winners beats a linear (Wiener) filter."
     )
+
+
+def test_the_headline_says_which_winners_are_certified() -> None:
+    def of(*verdicts: str) -> str:
+        return findings(
+            [entry(constrained={"certificate": v, "certificate_cluster": "clip"}) for v in verdicts]
+        )[1]
+
+    others = "another draw of clips could turn the verdict."
+    assert of("undecided") == f"The winner is not certified: {others}"
+    assert of("undecided", "undecided") == f"Neither winner is certified: {others}"
+    assert of("undecided", "undecided", "infeasible") == f"No winner is certified: {others}"
+    assert of("feasible", "undecided") == (
+        f"1 of 2 winners is certified at 95 %; of the others {others}"
+    )
+    assert of("feasible", "feasible") == "Certified at 95 %: both winners."
 
 
 def test_what_was_not_measured_is_not_found() -> None:
@@ -263,6 +285,35 @@ def test_a_pair_of_two_codes_has_no_gain_and_gives_no_advice() -> None:
     assert "by 1 grey levels" in some[2]
     assert next_step([lost(0.93, codes=codes)]) is None
     assert answer([lost(0.93, codes=codes)]).endswith("so no gain counts.")
+
+
+def slack(**more: Any) -> SettingSummary:
+    """A setting whose closest proposal is feasible and not binding."""
+    return lost(0.0, ours={"feasible": True}, not_binding=True, **more)
+
+
+def test_what_plain_training_meets_is_told_with_the_alpha_that_it_does_not() -> None:
+    said = answer([slack(plain_meets_up_to=0.5133, largest_alpha=0.5)])
+    assert "In mine-L4 plain training meets the constraint up to alpha 0.51, and no pro" in said
+    assert "asks for more than 0.5: none can win." in said
+    assert "Ask for more than alpha 0.51: up to there plain training meets the constraint." in said
+    reachable = answer([slack(plain_meets_up_to=0.4, largest_alpha=0.5)])
+    assert "none can win" not in reachable
+    assert "Ask for more than alpha 0.4:" in reachable
+    two = [slack(plain_meets_up_to=0.3, largest_alpha=0.2, setting=name) for name in "ab"]
+    assert "In a plain training meets" in answer(two)
+    assert ": none can win; the same in 1 more." in answer(two)
+    apart = [slack(plain_meets_up_to=of, largest_alpha=0.5) for of in (0.2, 0.4)]
+    assert "Ask for more than alpha 0.2 to 0.4, by setting: up to there" in answer(apart)
+
+
+def test_plain_training_that_meets_all_is_told_before_any_proposal_has_finished() -> None:
+    none = lost(
+        None, proposals={"finished": 0, "wanted": 4}, plain_meets_up_to=0.6, largest_alpha=0.5
+    )
+    assert answer([none]).startswith(
+        "Nothing is found yet: no proposal has finished. In mine-L4 plain training meets the"
+    )
 
 
 def test_many_settings_are_counted_by_their_reasons() -> None:

@@ -14,6 +14,7 @@ from search_spaces.catalog import setting
 from search_spaces.space import Phase, SearchSpace, Uniform
 from sweep.run.coordinator import Coordinator
 from sweep.run.progress import LiveDisplay, PlainDisplay, end_text, view
+from sweep.study.arms import Arm
 from sweep.study.definition import Definition
 from sweep.study.feasibility import judge
 from sweep.study.proposals import ProposalOutcome
@@ -138,6 +139,30 @@ def test_an_ended_arm_is_told_by_the_numbers_of_the_tables(tmp_path: Path) -> No
     night = 9 * 3_600_000
     resumed = replace(record, ended_ms=record.ended_ms + night, idle_ms=record.idle_ms + night)
     assert end_text(resumed) == told
+
+
+@pytest.mark.parametrize(("losses", "says"), [(DESCENDING, True), (FLAT, False)])
+def test_plain_training_that_meets_every_alpha_is_told_when_it_ends(
+    coordinator: Coordinator, losses: list[float], says: bool
+) -> None:
+    """The range ends at 0.3; DESCENDING removes 0.6 in each layer, within the tolerance 2/3."""
+    setting = coordinator.definition.space.settings[0]
+    config = coordinator.definition.space.run(setting, {}, seed=0)
+    for display in (PlainDisplay, LiveDisplay):
+        out = io.StringIO()
+        console = Console(file=out, width=200, force_terminal=display is LiveDisplay)
+        shown = display(console)
+        with shown.show(coordinator):
+            for arm in (config, config.unconstrained()):
+                which = 0 if arm.constraint else None
+                record = finished(arm, losses[: arm.model.layers + 1])
+                shown.show_final(Arm(arm, "sig", setting.name, which), record)
+        said = out.getvalue()
+        wanted = "plain training meets the constraint up to alpha 0.67, and no proposal asks for"
+        assert (wanted in said) is says, said
+        if display is PlainDisplay and says:
+            assert said.count(wanted) == 1  # not of the constrained arm
+            assert "more than 0.3: none can win" in said
 
 
 def test_a_narrow_terminal_cuts_lines_and_wraps_none(coordinator: Coordinator) -> None:

@@ -52,6 +52,19 @@ def test_the_order_of_proposals_does_not_matter_and_ties_go_to_the_first() -> No
     assert winner.number == 2
 
 
+def test_of_proposals_that_do_not_bind_the_one_that_asks_for_most_is_closest() -> None:
+    """The least missing share is of the one that asks for least, which is furthest away."""
+
+    def slack(number: int, alpha: float) -> ProposalResult:
+        config = pair_config(0).with_fields({"constraint.alpha": alpha})
+        arms = (finished(c, [0.5, 0.25, 0.12, 0.06]) for c in (config, config.unconstrained()))
+        return ProposalResult(number, {"constraint.alpha": alpha}, (join(*arms),))
+
+    result = select("s", [slack(0, 0.1), slack(1, 0.3), slack(2, 0.2)])
+    assert result.shown is not None
+    assert (result.shown.number, result.shown.hindrance) == (1, "not binding")
+
+
 def test_one_bad_seed_keeps_a_proposal_from_winning() -> None:
     good = pair(FEASIBLE, objective=-1.0)
     for worst, outcome in (
