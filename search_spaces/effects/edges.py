@@ -25,8 +25,18 @@ def edges_of(space: SearchSpace, setting: Setting, point: Mapping[str, Json]) ->
     A best value there shows where the range ends, not where the optimum is.
     """
     coordinates = space.coordinates_of(setting, point)
-    texts = (_edge(n, r, coordinates[n], point[n]) for n, r in space.ranges_of(setting).items())
-    return [text for text in texts if text]
+    texts = {n: _edge(n, r, coordinates[n], point[n]) for n, r in space.ranges_of(setting).items()}
+    start = {} if setting.points else space.default_point(setting)
+    own = space.base.with_fields(setting.fields)
+    return [
+        text + _moved(own.value_of(name)) * (start.get(name) == point[name] != own.value_of(name))
+        for name, text in texts.items()
+        if text
+    ]
+
+
+def _moved(own: Json) -> str:
+    return f"; the first proposal begins there, since the base's own {own} lies outside"
 
 
 def _edge(name: str, values: Range, coordinate: Json, value: Json) -> str:

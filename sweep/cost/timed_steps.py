@@ -80,5 +80,5 @@ def slow_bfloat16(config: ArmConfig) -> str:
         return ""
     return (
         f"bfloat16, which this CPU computes {slower:.0f} times slower than float32: consider "
-        "`--set dtype=float32`, with which arms are other ones"
+        "`--set dtype=float32`, which trains new arms"
     )

@@ -344,6 +344,6 @@ def _ask_for_more(entries: Sequence[SettingSummary], alphas: Sequence[float]) ->
     low, high = (f"{limit:.2g}" for limit in (min(known), max(known)))
     limits = low if low == high else f"{low} to {high}, by setting"
     return (
-        f"Ask for more than alpha {limits}: up to there plain training meets the constraint. Move the "
-        "range of constraint.alpha in a new sweep."
+        f"Ask for more than alpha {limits}: up to there plain training meets the constraint. Move "
+        "the range of constraint.alpha in a new sweep."
     )

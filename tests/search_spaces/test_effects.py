@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 
 from search_spaces import catalog
+from search_spaces.effects.by_effect import RESILIENCE
+from search_spaces.effects.edges import edges_of
 from search_spaces.effects.idle import idle_ranges
 from search_spaces.space import Choice, LogDecay, LogUniform, Range, SearchSpace, Setting
 
@@ -78,3 +80,20 @@ def test_nothing_is_said_where_only_the_data_tell_the_number_of_dual_steps() -> 
     space = quickstart(resilience=LogUniform(1e-6, 1e-5))
     epochs = Setting("epochs", {"constraint.dual_every_unit": "epoch"})
     assert idle_ranges(replace(space, settings=(epochs,))) == []
+
+
+def test_a_value_that_was_moved_to_the_end_of_its_range_is_said_to_be() -> None:
+    """A shorter run takes less off a multiplier, so the same resilience leaves its range."""
+    space = quickstart(resilience=LogDecay(0.1, 10))
+    base = space.base.with_fields({"steps": 100, "constraint.resilience": 1e-3})
+    short = replace(space, base=base)
+    setting = short.settings[0]
+    first = short.default_point(setting)
+    (edge,) = edges_of(short, setting, {**first, "constraint.alpha": 0.2})
+    assert "is at the low end of its range (searched by its decay" in edge
+    assert edge.endswith(
+        "; the first proposal begins there, since the base's own 0.001 lies outside"
+    )
+    other = {**first, "constraint.alpha": 0.2, "constraint.resilience": 1.01 * first[RESILIENCE]}
+    (edge,) = edges_of(short, setting, other)  # the end, and not where the first one begins
+    assert "begins there" not in edge
