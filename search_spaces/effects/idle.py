@@ -17,6 +17,7 @@ from search_spaces.effects.descent import too_weak
 from search_spaces.ranges import Choice, at_fraction, decay_of
 from search_spaces.space import SearchSpace, Setting
 from trainables.config.arm import ArmConfig, ConstraintConfig
+from trainables.config.test_conditions import seen_gammas, unseen_gammas
 from trainables.plain import Json
 from trainables.primal_dual.schedule import effective_dual_steps
 
@@ -27,14 +28,14 @@ GRID = 16  # values of each range that are looked at
 
 
 def idle_ranges(space: SearchSpace) -> list[str]:
-    """One sentence for each field that is searched in vain, in most of its box or below a value."""
+    """Sentences on fields that are searched in vain, and where nothing unseen is measured."""
     settings_by_text: dict[str, list[str]] = {}
     known: dict[str, list[str]] = {}  # most settings differ in nothing that matters here
     for setting in space.settings:
         key = _what_matters(space, setting)
         if key not in known:
             known[key] = list(_of_setting(space, setting))
-        for text in (*known[key], *too_weak(space, setting)):
+        for text in (*known[key], *too_weak(space, setting), *_nothing_unseen(space, setting)):
             settings_by_text.setdefault(text, []).append(setting.name)
     count = len(space.settings)
     return [
@@ -101,6 +102,17 @@ def _of_setting(space: SearchSpace, setting: Setting) -> Iterator[str]:
                 f"{steps:.0f} dual steps a layer's weight cannot reach {IDLE_WEIGHT:g} there, "
                 "the output's own being 1. Raise it, or train longer."
             )
+
+
+def _nothing_unseen(space: SearchSpace, setting: Setting) -> Iterator[str]:
+    """A sentence where no test condition lies beyond what training or selection looks at."""
+    config = space.base.with_fields(setting.fields)
+    if not unseen_gammas(config) and not config.shifts:
+        last = max(seen_gammas(config), default=config.train_gamma)
+        yield (
+            f"test_gammas has none that is unseen, so robustness is not measured: selection looks "
+            f"at all of them. Add one above {last:g}."
+        )
 
 
 def _largest_scale(config: ArmConfig, constraint: ConstraintConfig) -> float | None:

@@ -35,6 +35,7 @@ from sweep.confirmation.chosen import confirmation_name
 from sweep.render.table import NOTHING, number
 from sweep.render.terminal import Paragraph, phrases, table
 from sweep.results.best import best_entries
+from sweep.results.findings import is_unfinished, next_step
 from sweep.results.status import SettingStatus, status_of
 from sweep.results.summary import SettingSummary
 from sweep.results.sweep_view import SweepView
@@ -213,7 +214,9 @@ def _print_status(entry: StatusAnswer, place: ShownSettings) -> None:
         out.print(escape(f"waits for {driver.waits_for}"), style="yellow")
     begun = "in training" if driver is not None else "interrupted"
     count = arms.training + arms.interrupted
-    out.print(f"{arms.final} of {arms.wanted} arms final, {count} {begun}")
+    is_early = driver is not None and not count and arms.final < arms.wanted
+    note = " (an arm counts from its first report on)" * is_early
+    out.print(f"{arms.final} of {arms.wanted} arms final, {count} {begun}{note}")
     _print_spent(entry)
     out.print()
     settings = entry.settings
@@ -283,6 +286,20 @@ def _print_training(entry: StatusAnswer) -> None:
         out.print(Paragraph(f"{first.signature}  {first.setting}: {first.warning}", 2))
 
 
+def _next_text(name: str, place: ShownSettings, summaries: Sequence[SettingSummary]) -> str:
+    """Command that follows on the findings of a local sweep; '' where none does."""
+    if place.address is not None:
+        return ""
+    step = next_step(summaries)
+    words = step.words if step else ()
+    if any(one.winner for one in summaries) and not is_unfinished(summaries):
+        words = ("confirm",)  # what counts as a result
+    if not words:
+        return ""
+    command = advice.command(words[0], name, *words[1:], storage=open_store(place.storage).root)
+    return f"Next: `{command}`."
+
+
 # --- best -----------------------------------------------------------------------------------------
 
 
@@ -330,8 +347,9 @@ def best(name: str | None, place: ShownSettings, as_json: bool) -> None:
             return
         summaries = [SettingSummary.from_json(entry) for entry in settings]
         print_answer(summaries)
-        if confirmed := _confirmed_text(name, place):
-            console().print(Paragraph(confirmed))
+        confirmed = _confirmed_text(name, place)
+        if following := confirmed or _next_text(name, place, summaries):
+            console().print(Paragraph(following))
         click.echo()
         if len(summaries) > FEW_SETTINGS and place.is_short:
             print_overview(summaries)

@@ -192,7 +192,12 @@ def print_space(space: SearchSpace) -> None:
 
 
 def _unlike(space: SearchSpace) -> list[str]:
-    """The paper's own space of these models, and how the first proposals differ from it."""
+    """The paper's own space of these models, and how the first proposals differ from it.
+
+    Of a built-in space: a file of one's own does not claim to be the paper's.
+    """
+    if space.name not in catalog.space_names():
+        return []
     settings: dict[str, list[str]] = {}  # by departure
     twins: dict[str, None] = {}
     for setting in space.settings:

@@ -1,7 +1,7 @@
 """Checks of data sets and checkpoints for `sweep doctor`: present, and complete.
 
-Files are listed, not decoded; weights are hashed, not loaded. The finding for a data set or a
-checkpoint carries a digest that is the same for every copy of it.
+Files are listed, not decoded, but for small tables; weights are hashed, not loaded. The finding for
+a data set or a checkpoint carries a digest that is the same for every copy of it.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def take_inventory(requirement: Requirement) -> Inventory:
             from trainables.datasets.video.load import remarks
 
             return replace(data_set, notes=remarks(data))  # notes on its frame size, too
-        return data_set
+        return _read_tables(data, group, data_set) if data.name.startswith("hf:") else data_set
     assert requirement.model is not None
     if is_address(requirement.model.checkpoint):
         return _list_address(str(requirement.model.checkpoint), ())
@@ -136,6 +136,18 @@ def _list_data_set(data: DataConfig, group: DataGroup) -> Inventory:
     return Inventory(text, digest, root, notes)
 
 
+def _read_tables(data: DataConfig, group: DataGroup, listed_only: Inventory) -> Inventory:
+    """Tables as a sweep reads them, where they are small: every row, and how many lie where."""
+    from trainables.datasets.text.load import list_text, load_text, remarks
+
+    if sum(size for _, size, _ in list_text(data, group).listing) > _LARGEST_READ:
+        return listed_only
+    lengths = load_text(data, group=group).lengths
+    counts = ", ".join(f"{lengths[split]:,} {split}" for split in ("train", "dev", "test"))
+    notes = remarks(data, group)
+    return replace(listed_only, text=f"{listed_only.text} ({counts})", notes=notes)
+
+
 _BUILT_IN: tuple[tuple[DataGroup, str], ...] = (
     *(("videos", name) for name in VIDEOS),
     *(("texts", name) for name in TEXTS),
@@ -144,6 +156,7 @@ _BUILT_IN: tuple[tuple[DataGroup, str], ...] = (
 _OWN: tuple[tuple[str, DataGroup], ...] = (
     *(("clips", "videos"), ("hf:NAME", "texts"), ("hf:NAME", "instructions")),
 )
+_LARGEST_READ = 1e8  # bytes: more take longer than a check may
 _LARGEST_TABLES = 1e9  # bytes: the library copies the tables that it opens into its cache
 _Matches = dict[str, Inventory]  # by data set
 

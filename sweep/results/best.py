@@ -102,7 +102,8 @@ def lost(setting: SettingView) -> dict[str, int]:
             continue
         reason: str = result.outcome
         if result.can_win:
-            reason = "worse objective"
+            is_equal = winner is not None and result.objective == winner.objective
+            reason = "equal objective" if is_equal else "worse objective"
         elif result.outcome == "feasible":
             reason = f"feasible, {result.hindrance}"
         reasons[reason] += 1

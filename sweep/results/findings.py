@@ -14,6 +14,7 @@ from typing import NamedTuple
 from sweep.glossary import TERMS
 from sweep.results.summary import SettingSummary
 from sweep.results.verdict_text import codes_text, is_slight, percent, two_codes_notes
+from sweep.study.advice import counted
 from sweep.study.binding import never_binds
 from sweep.study.pairs import ROUNDING
 from trainables.config.arm import ArmConfig
@@ -22,6 +23,7 @@ from trainables.registry.task_facts import Metric
 
 # A linear filter that training the network is to beat, the one that knows least first.
 FILTERS = ("wiener_train", "wiener")
+FEW = 3  # proposals, of which none says what others would reach
 CLOSE = 0.5  # a missing share up to which more proposals may find what is feasible
 
 
@@ -57,6 +59,7 @@ def findings(entries: Sequence[SettingSummary]) -> list[str]:
         are = "it is" if len(winners) == 1 else f"{controls} of them {is_or_are}"
         what = f"{are} a control, which a constraint judges and does not train."
     sentences = [f"{'The setting has' if len(entries) == 1 else have} a winner: {what}"]
+    sentences = [*_unfinished(entries), *sentences]
     sentences += [*_certified(winners), *_barely_binding(winners), *two_codes_notes(winners)]
     of_one_code = [entry for entry in winners if not codes_text(entry.codes)]
     seeds = len(winners[0].search_seeds)
@@ -67,6 +70,18 @@ def findings(entries: Sequence[SettingSummary]) -> list[str]:
     sentences += _compared(unseen, seeds, "Out of distribution (unseen gammas)", metric)
     sentences += _against_filter(winners, metric)
     return sentences
+
+
+def is_unfinished(entries: Sequence[SettingSummary]) -> bool:
+    """True if a setting has fewer finished proposals than it asks for."""
+    return any(entry.proposals.finished < entry.proposals.wanted for entry in entries)
+
+
+def _unfinished(entries: Sequence[SettingSummary]) -> list[str]:
+    """How many proposals have finished, where not all of them have."""
+    finished = sum(entry.proposals.finished for entry in entries)
+    wanted = sum(entry.proposals.wanted for entry in entries)
+    return [f"{finished} of {wanted} proposals have finished."] * is_unfinished(entries)
 
 
 def _certified(winners: Sequence[SettingSummary]) -> list[str]:
@@ -212,11 +227,12 @@ def _never_bind(entries: Sequence[SettingSummary]) -> list[str]:
     return [f"In {setting} {text}{more}."]
 
 
-_MISSING = ("close", "far")
+_MISSING = ("close", "far", "held out")
 _REASONS = {  # by what keeps the closest proposal of a setting from winning
     "failed": "every proposal failed, diverged or was stopped",
     "close": "the constraint is missed by the closest proposal, which came near",
     "far": "the constraint is missed by the closest proposal, by far",
+    "held out": "the closest proposal meets the constraint on training data alone",
     "beats no trivial predictor": "the closest proposal does not beat the trivial predictors",
     "not binding": TERMS["not binding"].brief,
     "little": "the constraint asks for too little",
@@ -229,7 +245,10 @@ def _kind(entry: SettingSummary) -> str:
     if ours.worst_missing_share is None:
         return "failed"
     if not ours.feasible and not entry.is_control:
-        return "close" if ours.worst_missing_share <= CLOSE else "far"
+        near = "close" if ours.worst_missing_share <= CLOSE else "far"
+        trained = ours.missing_share_training
+        is_met = trained and all(s is not None and s <= entry.tolerance for s in trained)
+        return "held out" if is_met and near == "far" else near
     if not ours.beats_trivial:
         return "beats no trivial predictor"
     if entry.not_binding:
@@ -311,6 +330,7 @@ def next_step(entries: Sequence[SettingSummary]) -> Step | None:
     longer = f"a new sweep, `--name NEW --set steps={steps}`"
     near = f"a proposal came close in only {kinds.count('close')} of {len(kinds)} settings"
     more = 2 * max(entry.proposals.wanted for entry in entries)
+    tried = max(entry.proposals.finished for entry in judged)
     return {
         "worse": Step(f"First lower primal_lr, or train longer ({longer})."),
         "slow": Step(
@@ -322,9 +342,17 @@ def next_step(entries: Sequence[SettingSummary]) -> Step | None:
             ("resume", "--proposals", str(more)),
         ),
         "far": Step(
-            f"Ask for less than alpha {alpha}, or train longer ({longer}): "
-            f"{near if 'close' in kinds else 'no proposal came close'}, so that more of them "
-            "hardly help."
+            f"Ask for less than alpha {alpha}, or train longer ({longer})"
+            + (
+                f": {near if 'close' in kinds else 'no proposal came close'}, so that more of them "
+                "hardly help."
+                if tried > FEW
+                else f", or search on: {counted(tried, 'proposal')} a setting says little."
+            )
+        ),
+        "held out": Step(
+            f"Ask for less than alpha {alpha}, or train on more data or for fewer steps: on "
+            "training data the constraint is met."
         ),
         "beats no trivial predictor": Step(f"Train longer ({longer}) or with another primal_lr."),
         "not binding": Step(_ask_for_more(alike, alphas)),

@@ -205,7 +205,8 @@ def took_text(spent: ArmHours) -> str:
     if spent.times_the_estimate is None or spent.estimated_arm_hours is None:
         return text
     estimated = held_text(Held(seconds=HOUR_S * spent.estimated_arm_hours))
-    return f"{text}; final ones {spent.times_the_estimate:.2g} times their estimate, {estimated}"
+    times = f"{spent.times_the_estimate:.2g} times their estimate of {estimated}"
+    return f"{text}; those that are final took {times}"
 
 
 def put_budget(objects: ObjectStore, sweep: str, budget: Budget, *, reached: str = "") -> None:

@@ -58,8 +58,8 @@ class SettingResult:
 def winner_of(proposals: Iterable[P]) -> P | None:
     """The winner among judged proposals."""
     winners = (p for p in proposals if p.can_win)
-    # By number where objectives are equal: a resume must name the same winner.
-    return min(winners, key=lambda p: (p.objective, p.number), default=None)
+    # Of equal objectives the one that demands more; by number, so that a resume names the same one.
+    return min(winners, key=lambda p: (p.objective, -p.demanded_descent, p.number), default=None)
 
 
 def closest_of(proposals: Iterable[P]) -> P | None:

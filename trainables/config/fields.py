@@ -176,6 +176,8 @@ def _one_of(choices: tuple[Any, ...]) -> Check:
 def _list_of(item: Check) -> Check:
     def check(name: str, value: object) -> object:
         example = f" like {json.dumps([value])}" if isinstance(value, str | float | int) else ""
+        if isinstance(value, str) and value.startswith("["):  # JSON with a slip, such as [0.0 0.4]
+            example = " like " + ", ".join(re.split(r"[\s,]+", value))
         require(isinstance(value, list | tuple), name, value, f"a list{example}")
         return tuple([item(name, v) for v in cast(list[object], value)])
 

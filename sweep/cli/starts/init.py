@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 CHECKPOINT = "sentence-transformers/all-MiniLM-L6-v2"
 _PATCH = 16  # pixels of a side, in the space of videos
+_MAX_LENGTH = 64  # tokens, in the space of texts
 _LARGEST = 160  # pixels of a frame's side that a CPU trains on in minutes
 
 
@@ -59,7 +60,7 @@ def init(kind: str, path: str, data: str | None, checkpoint: str) -> None:
         )
     if data is None:
         what = "clips" if kind == "videos" else "train.csv and test.csv"
-        raise Misuse(f"{kind} are looked at first: give the folder of {what} by --data.")
+        raise Misuse(f"--data is missing: give the folder of {what} by --data.")
     require_torch()
     contents, values = _clips(data) if kind == "videos" else _texts(data, checkpoint)
     _write(target, f"{kind}.py", {"name": name, **values})
@@ -82,9 +83,10 @@ def _clips(folder: str) -> tuple[str, dict[str, str]]:
             "from search_spaces/ped2_ut.py, with a smaller data.patch_size."
         )
     to = "" if least == most else f" to {most[0]} x {most[1]}"
+    squeezed = " whatever their aspect" * (least[0] != least[1])
     words = (
         f"{counted(len(raw.train), 'training clip')} and {counted(len(raw.test), 'test clip')}, "
-        f"frames of {least[0]} x {least[1]}{to} pixels, scaled to {side} x {side}."
+        f"frames of {least[0]} x {least[1]}{to} pixels, scaled to {side} x {side}{squeezed}."
     )
     return words, {"data": repr(place), "frame_size": str(side)}
 
@@ -106,15 +108,19 @@ def _texts(folder: str, checkpoint: str) -> tuple[str, dict[str, str]]:
     place = _absolute(folder)
     raw = listed_here("texts", DataConfig(name="hf:mine", folder=place), RawText)
     train, test = (raw.read(split).examples for split in ("train", "test"))
+    # A word is a token or more, and a text begins and ends with one.
+    longer = sum(len(example.text.split()) > _MAX_LENGTH - 2 for example in train)
+    cut = f" At least {longer:,} training texts are longer than max_length, {_MAX_LENGTH} tokens."
     words = (
         f"{counted(len(train), 'training text')} and {counted(len(test), 'test text')}, labels "
-        f"{', '.join(raw.labels)}."
+        f"{', '.join(raw.labels)}.{cut * (longer > 0)}"
     )
     model = Path(checkpoint).expanduser()
     if model.is_dir() and not (model / "config.json").is_file():
         raise Misuse(f"--checkpoint {checkpoint} is no checkpoint: it has no config.json.")
     known = str(model.resolve()) if model.is_dir() else checkpoint
-    return words, {"data": repr(place), "checkpoint": repr(known)}
+    values = {"data": repr(place), "checkpoint": repr(known), "max_length": str(_MAX_LENGTH)}
+    return words, values
 
 
 def _write_model(folder: Path, data: str | None) -> None:
@@ -140,7 +146,7 @@ def _write_model(folder: Path, data: str | None) -> None:
     click.echo(f"{folder}: a package with the network {name}, a search space, and a test.")
     _say_what_next(
         space,
-        (f"pip install -e {shlex.quote(str(folder))} pytest", "make its name known"),
+        (f"python -m pip install -e {shlex.quote(str(folder))} pytest", "make its name known"),
         (f"python -m pytest {shlex.quote(str(folder))}", "does it keep the contract of models?"),
     )
 
@@ -168,7 +174,7 @@ def _say_what_next(space: str, *first: tuple[str, str]) -> None:
     """Print commands to paste, each with what it is for: ``first``, then those about the space."""
     lines = [
         *first,
-        (advice.command("doctor", space), "what would go wrong"),
+        (advice.command("doctor", space), "can all that it needs be read?"),
         (advice.command("spaces", space), "what it trains, and what that costs"),
         (advice.command("run", space), "train it"),
     ]

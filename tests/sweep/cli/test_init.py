@@ -62,7 +62,7 @@ def test_a_space_of_own_clips_fits_their_size_and_trains(here: Path) -> None:
     said = sweep("init", "videos", "my_clips.py", "--data", "frames").stdout
     assert said.startswith(
         "my_clips.py: 3 training clips and 1 test clip, frames of 40 x 50 pixels, scaled to "
-        "32 x 32.\n"
+        "32 x 32 whatever their aspect.\n"
     )
     space = catalog.find("my_clips.py").space
     assert (space.name, space.base.data.frame_size) == ("my_clips", 32)
@@ -70,6 +70,17 @@ def test_a_space_of_own_clips_fits_their_size_and_trains(here: Path) -> None:
     assert [words[0] for words in advised(said)] == ["doctor", "spaces", "run"]
     sweep(*advised(said)[-1], *SHORT, "--set", "eval_windows=1", "--set", "batch_size=4")
     assert "my_clips" in sweep("list").stdout
+
+
+def test_texts_that_are_cut_are_counted(here: Path) -> None:
+    """By their words: 62 of them and the two ends are 64 tokens or more."""
+    (here / "tables").mkdir()
+    for name, lengths in (("train", (62, 63, 200, 3)), ("test", (3, 400))):
+        rows = [f"{'word ' * n},{'xy'[k % 2]}" for k, n in enumerate(lengths)]
+        (here / "tables" / f"{name}.csv").write_text("\n".join(["text,label", *rows]))
+    said = sweep("init", "texts", "cut.py", "--data", "tables").stdout
+    assert "labels x, y. At least 2 training texts are longer than max_length, 64 tokens." in said
+    assert catalog.find("cut.py").space.base.data.max_length == 64
 
 
 @pytest.mark.long("trains both arms of a pair of a real size")

@@ -18,7 +18,7 @@ from tests.support.data.data_folders import LAYOUTS
 from tests.support.data.text_folders import TEXT_LAYOUTS
 from tests.support.data.text_runs import checkpoint_in, tiny_text
 from tests.support.oracles import TINY
-from trainables.config.arm import ArmConfig, ModelConfig
+from trainables.config.arm import ArmConfig, DataConfig, ModelConfig
 from trainables.errors import BadData
 
 # --- folders --------------------------------------------------------------------------------------
@@ -74,7 +74,7 @@ TABLES = {
     "a CSV of other columns": (
         {"IMDB Dataset.csv": "review,sentiment\nGood.,positive\nBad.,negative\n"},
         r"none of the known data sets \(ucsd.*\)\. As texts \(data\.name=hf:NAME\): "
-        r".*columns review, sentiment\. Known are label with",
+        r".*columns review, sentiment, so label is missing\. Known are",
         False,
     ),
     "a CSV without test examples": (
@@ -108,6 +108,24 @@ def test_a_folder_of_the_users_own_is_told_what_it_comes_nearest_to(
     assert re.search(said, check.finding), check.finding
     assert passes or "unpacked" in check.advice
     assert ("film" in check.finding) == ("As videos" in check.finding)
+
+
+def test_tables_of_a_sweep_are_read_to_the_last_row(tmp_path: Path) -> None:
+    pytest.importorskip("datasets", minversion="4")
+    rows = [f"text {number},{'xy'[number % 2]}" for number in range(40)]
+    (tmp_path / "test.csv").write_text("\n".join(["text,label", *rows[:6]]))
+    train = tmp_path / "train.csv"
+    train.write_text("\n".join(["text,label", *rows, "without,"]))
+    data = DataConfig(name="hf:mine", folder=str(tmp_path), dev_fraction=0.25)
+    needed = Requirement(task="text_classification", data=data)
+    check = check_requirement(needed)
+    assert check.passed
+    assert "(30 train, 10 dev, 6 test)" in check.finding
+    assert "rows without label that are left out: 1" in check.finding
+    train.write_text("\n".join(["text,label", *rows[:39], ",x"]))
+    check = check_requirement(needed)
+    assert not check.passed
+    assert "row 40: its text is no text, but empty" in check.finding
 
 
 # --- needs ----------------------------------------------------------------------------------------

@@ -56,6 +56,14 @@ def test_a_winner_whose_plain_arm_nearly_meets_the_constraint_is_told() -> None:
         assert "comes close" not in " ".join(findings(others))
 
 
+def test_findings_of_an_unfinished_sweep_say_so() -> None:
+    part: Json = {"wanted": 4, "stored": 3, "finished": 2}
+    begins = "2 of 4 proposals have finished. The setting has a winner"
+    assert " ".join(findings([entry(1.0, 1.0, proposals=part)])).startswith(begins)
+    both = findings([entry(1.0, 1.0, proposals=part), entry(1.0, 1.0)])
+    assert both[0] == "6 of 8 proposals have finished."
+
+
 @pytest.mark.parametrize("sign", [1, -1])
 def test_what_is_below_the_smallest_effect_is_neither_better_nor_worse(sign: int) -> None:
     """Quickstart's own: 0.0115 to 0.0498 was 'worse', and 'better' after its confirmation."""
@@ -252,6 +260,22 @@ def test_the_next_step_follows_from_what_kept_the_closest_from_winning(
     assert step.text.startswith(text) or text in step.text
     assert step.words == words
     assert answer([setting]).endswith(step.text)
+
+
+def test_what_is_met_in_training_alone_asks_for_more_data_and_not_for_more_steps() -> None:
+    said = answer([lost(1.7, ours={"missing_share_training": [0.0, -0.5, 0.09]})])
+    assert "train on more data or for fewer steps: on training data the constraint is met." in said
+    assert "train longer" not in said
+    missed = answer([lost(1.7, ours={"missing_share_training": [0.0, -0.5, 0.2]})])
+    assert "train longer" in missed
+    two = [lost(1.7, ours={"missing_share_training": [0.0]}) for _ in "ab"]
+    assert "in 2 the closest proposal meets the constraint on training data alone;" in answer(two)
+
+
+def test_few_proposals_do_not_say_what_more_of_them_would_reach() -> None:
+    one = lost(0.93, proposals={"wanted": 1, "stored": 1, "finished": 1})
+    assert "or search on: 1 proposal a setting says little." in answer([one])
+    assert "hardly help" not in answer([one])
 
 
 def test_a_layer_that_is_held_to_the_reference_alone_was_asked_for_no_descent() -> None:

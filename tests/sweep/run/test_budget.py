@@ -396,7 +396,9 @@ def test_final_arms_stand_beside_the_estimate_of_their_settings_and_kinds(
     estimated_s = 2 * 30 + 2 * 50 + 2 * 40
     assert spent.estimated_arm_hours == pytest.approx(estimated_s / 3600)
     assert spent.times_the_estimate == pytest.approx(6 * HELD_S / estimated_s)
-    text = "its arms took 4 min 54 s; final ones 1.2 times their estimate, 4 min 0 s"
+    text = (
+        "its arms took 4 min 54 s; those that are final took 1.2 times their estimate of 4 min 0 s"
+    )
     assert took_text(spent) == text
     put_estimate(objects, "toy", {"not_counted": "no data"})
     assert summarize_spending(objects, view).spent.times_the_estimate is None

@@ -65,6 +65,18 @@ def test_of_proposals_that_do_not_bind_the_one_that_asks_for_most_is_closest() -
     assert (result.shown.number, result.shown.hindrance) == (1, "not binding")
 
 
+def test_of_equal_objectives_the_one_that_demands_more_wins() -> None:
+    def even(number: int, alpha: float) -> ProposalResult:
+        config = pair_config(0).with_fields({"constraint.alpha": alpha})
+        arms = (finished(config, [0.5, 0.25, 0.12, 0.06], objective=-0.1),)
+        plain = finished(config.unconstrained(), [0.5, 0.5, 0.5, 0.2])
+        return ProposalResult(number, {"constraint.alpha": alpha}, (join(*arms, plain),))
+
+    winner = select("s", [even(0, 0.2), even(1, 0.4), even(2, 0.4), even(3, 0.3)]).winner
+    assert winner is not None
+    assert winner.number == 1  # and of equal demands the first
+
+
 def test_one_bad_seed_keeps_a_proposal_from_winning() -> None:
     good = pair(FEASIBLE, objective=-1.0)
     for worst, outcome in (

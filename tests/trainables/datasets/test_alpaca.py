@@ -355,11 +355,11 @@ def test_all_damaged_rows_are_told_at_once(tmp_path: Path) -> None:
     with pytest.raises(BadData) as caught:
         loaded(tmp_path)
     assert str(caught.value) == (
-        f"{tmp_path / 'alpaca_data.json'} cannot be read: row 4: it has no output; it has "
-        "instruction; row 5: its output is no text; row 6: its instruction is empty; row 7: it is "
-        "no object; row 8: it holds null characters, as an interrupted copy does; and 2 more. Each "
-        "row must be an object of the texts instruction, input, output (input may be left out). "
-        "Write rows of your own so; copy published ones again."
+        f"{tmp_path / 'alpaca_data.json'} cannot be read: row 5: it has no output; it has "
+        "instruction; row 6: its output is no text; row 7: its instruction is empty; row 8: it is "
+        "no object; row 9: it holds null characters, as an interrupted copy does; and 2 more. Each "
+        "row must be an object of the texts instruction, input, output (input may be left out); "
+        "the first is row 1. Write rows of your own so; copy published ones again."
     )
 
 
@@ -369,7 +369,7 @@ def test_an_input_of_null_is_none_and_of_anything_else_but_text_is_damage(tmp_pa
     assert splits_of(loaded(null)) == splits_of(loaded(empty_input))
     for wrong in (0, False, []):
         folder = written([*ROWS, row("Name a colour.") | {"input": wrong}], tmp_path / "wrong")
-        with pytest.raises(BadData, match=f"row {len(ROWS)}: its input is no text"):
+        with pytest.raises(BadData, match=f"row {len(ROWS) + 1}: its input is no text"):
             loaded(folder)
 
 

@@ -186,11 +186,11 @@ def test_one_label_is_nothing_to_classify(library: Any, tmp_path: Path, labels: 
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([{"words": "a", "label": 0}], "has columns words, label. Known are label with one of"),
-        ([{"text": "a", "stars": 0}], "has columns text, stars. Known are label with one of"),
+        ([{"words": "a", "label": 0}], "has columns words, label, so a text is missing. Known"),
+        ([{"text": "a", "stars": 0}], "has columns text, stars, so label is missing. Known are"),
         ([{"text": "a", "label": 0.5}], "They must be classes: a ClassLabel"),
-        ([{"text": None, "label": 0}, {"text": "b", "label": 1}], "row 0: its text is no text"),
-        ([{"text": "a\0", "label": 0}, {"text": "b", "label": 1}], "row 0: it holds null"),
+        ([{"text": None, "label": 0}, {"text": "b", "label": 1}], "row 1: its text is no text"),
+        ([{"text": "a\0", "label": 0}, {"text": "b", "label": 1}], "row 1: it holds null"),
     ],
 )
 def test_tables_of_another_kind_are_told(
@@ -253,7 +253,7 @@ def test_csv_files_of_ones_own_are_read(library: Any, tmp_path: Path) -> None:
     with open(tmp_path / "train.csv", "a") as file:
         file.write(",pos\n")
     with pytest.raises(
-        BadData, match=rf"row {len(REVIEWS)}: its text is no text, but empty\. Corr"
+        BadData, match=rf"row {len(REVIEWS) + 1}: its text is no text, but empty\. Corr"
     ):
         load_text(hub(tmp_path))
 
@@ -262,8 +262,33 @@ def test_other_columns_of_a_csv_are_told_with_how_to_call_them(
     library: Any, tmp_path: Path
 ) -> None:
     (tmp_path / "IMDB Dataset.csv").write_text("review,sentiment\nGood.,positive\nBad.,negative\n")
-    with pytest.raises(BadData, match=r"columns review, sentiment\..* first line of a CSV"):
+    with pytest.raises(BadData, match=r"review, sentiment, so label is.* first line of a CSV"):
         load_text(hub(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        ("text,sentiment", r"test\.csv has columns text, sentiment, so label is missing"),
+        ("Awful from start to end and far too long for what it is,pos", r"has columns Awful from"),
+        ("text;label", r"columns text;label, so label and a text .*are separated by commas\."),
+        ("", "has columns none, so label and a text is missing"),
+    ],
+)
+def test_a_wrong_header_of_one_file_is_told_of_that_file(
+    library: Any, tmp_path: Path, names: str, said: str
+) -> None:
+    (tmp_path / "train.csv").write_text("text,label\nGood.,pos\nBad.,neg\n")
+    (tmp_path / "test.csv").write_text(f"{names}\nGood.,pos\nBad.,neg\n")
+    with pytest.raises(BadData, match=said) as caught:
+        load_text(hub(tmp_path))
+    assert "Its first line must name them." in str(caught.value)
+    assert "for what it is" not in str(caught.value)  # a text that takes the header's place is cut
+
+
+def test_a_folder_that_is_not_there_is_answered_with_what_it_must_hold(tmp_path: Path) -> None:
+    with pytest.raises(BadData, match=r"does not exist\. It must be .*train\.csv and test\.csv"):
+        load_text(hub(tmp_path / "nowhere"))
 
 
 def test_a_prompt_id_that_all_rows_share_divides_nothing(library: Any, tmp_path: Path) -> None:

@@ -38,8 +38,8 @@ _EXPECTED = (
     "(https://github.com/tatsu-lab/stanford_alpaca)."
 )
 _COPY = (
-    f"Each row must be an object of the texts {', '.join(FIELDS)} (input may be left out). Write "
-    "rows of your own so; copy published ones again."
+    f"Each row must be an object of the texts {', '.join(FIELDS)} (input may be left out); the "
+    "first is row 1. Write rows of your own so; copy published ones again."
 )
 
 Split = Literal["train", "test"]
@@ -140,7 +140,7 @@ def _read(
         try:
             texts.append(_texts(row))
         except Damaged as error:
-            damage.add(f"row {number}", error)
+            damage.add(f"row {number + 1}", error)
     key = _key_of(texts, is_whole)
     examples = []
     for instruction, context, answer in texts:

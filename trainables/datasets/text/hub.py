@@ -10,7 +10,9 @@ there is none, a validation split. Dev is always carved from train.
 
 from __future__ import annotations
 
+import csv
 import importlib
+import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -36,7 +38,7 @@ PAIRS = (  # columns of two texts, the one that groups first
     ("text1", "text2"),
 )
 SINGLE = ("text", "sentence", "review", "content")
-MEND = "Correct these rows, or leave them out, in files of your own"
+MEND = "Correct these rows (the first below a header is 1), or leave them out, in your own files"
 _OLDEST = 4  # earlier versions may run a script that lies beside the data
 TABLES = (".arrow", ".parquet", ".csv", ".tsv", ".json", ".jsonl")  # files that may hold rows
 READERS = {".csv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet"}
@@ -44,6 +46,7 @@ _LAYOUT = (
     "It must be a folder written by save_to_disk (a DatasetDict with train and test), a copy of "
     "the data set's repository, or tables of its splits, such as train.csv and test.csv"
 )
+_SHOWN_NAME = 40  # characters of a column's name: without a header it is a text
 _SHOWN = 600  # characters of the library's own message: it lists configurations, for example
 TESTS = ("test", "validation_matched", "validation")  # the first one whose labels are known
 
@@ -65,6 +68,8 @@ def list_text(data: DataConfig) -> RawText:
 
     Raises BadData where the library or the data are not there, or are of another kind.
     """
+    if data.folder is not None:
+        _check_headers(given_folder(data, f"{_LAYOUT}."))
     tables = opened_tables(data)
     splits, root = tables.splits, tables.root
     train = _required(splits.get("train"), "train", splits, data, root)
@@ -124,7 +129,7 @@ def _root(data: DataConfig, name: str, configuration: str) -> Path:
         ".save_to_disk('DIR')\"; copy DIR here and give it as data.folder."
     )
     if data.folder is not None:
-        return given_folder(data, fetch)
+        return given_folder(data, f"{_LAYOUT}.")
     try:
         return Path(snapshot_download(name, repo_type="dataset", local_files_only=True))
     except (OSError, ValueError, RuntimeError) as error:
@@ -197,19 +202,39 @@ def _test(splits: dict[str, Table]) -> Table | None:
     return None
 
 
+def _check_headers(root: Path) -> None:
+    """BadData where the first line of a CSV of a split does not name the columns."""
+    reader, files = _tables_by_split(root) or ("", {})
+    for file in files.values() if reader == "csv" else ():
+        try:
+            with open(file, encoding="utf-8-sig", newline="") as stream:
+                first = next(csv.reader(stream), [])
+        except (OSError, UnicodeDecodeError, csv.Error):
+            return  # the library says what is wrong
+        has_others = len(first) < 2 and re.search(r"[;\t|]", "".join(first))
+        wanted = " Columns are separated by commas." if has_others else ""
+        _text_columns(first, file, f"Its first line must name them.{wanted}")
+
+
 def _columns(table: Table, data: DataConfig, root: Path) -> tuple[str, ...]:
     """The columns of the text or of the two texts."""
-    have = table.column_names
+    advice = "Rename: in the first line of a CSV, or with rename_column, and save it again."
+    return _text_columns(table.column_names, f"{data.name} in {root}", advice)
+
+
+def _text_columns(have: Sequence[str], what: str, advice: str) -> tuple[str, ...]:
+    """Those of these columns that hold the text or the two texts; BadData without them."""
     choices: list[tuple[str, ...]] = [pair for pair in PAIRS if set(pair) <= set(have)]
     choices = choices or [(name,) for name in SINGLE if name in have]
-    if not choices or "label" not in have:
-        pairs = ", ".join(f"{a} and {b}" for a, b in PAIRS)
-        raise BadData(
-            f"{data.name} in {root} has columns {', '.join(have)}. Known are label with one of "
-            f"{', '.join(SINGLE)}, or with two: {pairs}. Rename its columns: in the first line "
-            "of a CSV, or with rename_column, and save it again."
-        )
-    return choices[0]
+    if choices and "label" in have:
+        return choices[0]
+    pairs = ", ".join(f"{a} and {b}" for a, b in PAIRS)
+    shown = ", ".join(textwrap.shorten(name, _SHOWN_NAME, placeholder=" ...") for name in have)
+    lacks = " and ".join(["label"] * ("label" not in have) + ["a text"] * (not choices))
+    raise BadData(
+        f"{what} has columns {shown or 'none'}, so {lacks} is missing. Known are label with one of "
+        f"{', '.join(SINGLE)}, or with two: {pairs}. {advice}"
+    )
 
 
 def _labels(table: Table, data: DataConfig, root: Path) -> tuple[str, ...]:
@@ -242,7 +267,7 @@ def _read(
             label = _label(row["label"], table, labels)
             texts = [require_whole(_text(row.get(column), column)) for column in columns]
         except Damaged as error:
-            damage.add(f"row {number}", error)
+            damage.add(f"row {number + 1}", error)
             continue
         if label is None:
             skipped += 1
@@ -276,4 +301,4 @@ def _label(value: object, table: Table, labels: Sequence[str]) -> int | None:
             return value
     elif str(value) in labels:
         return labels.index(str(value))
-    raise Damaged(f"its label {value!r} is none of {', '.join(labels)}")
+    raise Damaged(f"its label {value!r} is none of the training labels, {', '.join(labels)}")

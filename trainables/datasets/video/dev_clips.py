@@ -6,6 +6,7 @@ from trainables.config.arm import DataConfig
 from trainables.datasets.by_split import rounded_up
 from trainables.datasets.video.clips import RawClip, RawVideo
 from trainables.errors import BadData, InvalidValue
+from trainables.primal_dual.certificate import LEAST_UNITS
 from trainables.random_keys import seed_of
 
 FEWEST_DRAWN = 4  # training clips from which a seed draws those of dev
@@ -37,6 +38,19 @@ def idle_options(raw: RawVideo, data: DataConfig) -> tuple[str, ...]:
     return (
         f"data.dev_fraction {data.dev_fraction:g} does nothing: {data.name} has a dev split of "
         "its own.",
+    )
+
+
+def few_dev(raw: RawVideo, data: DataConfig) -> tuple[str, ...]:
+    """A note where dev has too few clips for a certificate."""
+    if len(raw.train) < 2:
+        return ()
+    _, dev_count, _ = cut(raw, data)
+    if dev_count >= LEAST_UNITS:
+        return ()
+    return (
+        f"dev has {dev_count} clip{'s' * (dev_count != 1)}, and fewer than {LEAST_UNITS} certify "
+        "nothing: a network can only be feasible in the mean",
     )
 
 
