@@ -15,6 +15,7 @@ import pkgutil
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
@@ -112,27 +113,20 @@ def find(text: str, *, full: bool = False) -> NamedSpace:
 def _nearest(text: str) -> str:
     """A hint at the space file, or the built-in space, whose name comes closest to ``text``."""
     path = Path(text)
-    folders = [path.parent, Path()]
-    shown = {name: name for name in space_names()}
-    try:
-        within = [path, *(folder for folder in Path().glob("[!.]*") if folder.is_dir())]
-        shown |= {file.stem: str(file) for folder in folders for file in _files_in(folder)}
-        # Elsewhere nothing is meant but the very name: a folder of code has many files.
-        for name in (path.stem, f"{path.stem}_space"):
-            same = (file for folder in within for file in _files_in(folder) if file.stem == name)
-            shown = {file.stem: str(file) for file in same} | shown
-    except (OSError, ValueError):  # no folder can have this name, or be read
-        pass
     likely = [path.stem, f"{path.stem}_space"]
-    for name in likely if path.suffix else reversed(likely):  # a folder NAME holds both
-        if name in shown:
-            return f" Did you mean {shown[name]!r}?"
-    return did_you_mean(path.stem, shown)
+    shown = {name: name for name in space_names()}
+    with suppress(OSError, ValueError):  # no folder can have this name, or be read
+        for folder in (path, *filter(Path.is_dir, Path().glob("[!.]*"))):  # by name alone
+            shown |= {stem: file for stem, file in _files_in(folder).items() if stem in likely}
+        shown |= _files_in(Path()) | _files_in(path.parent)
+    order = likely if path.suffix else reversed(likely)  # a folder NAME holds both
+    same = [shown[name] for name in order if name in shown]
+    return f" Did you mean {same[0]!r}?" if same else did_you_mean(path.stem, shown)
 
 
-def _files_in(folder: Path) -> list[Path]:
-    """Files of a folder that may define a space."""
-    return [file for kind in ("*.py", "*.json") for file in sorted(folder.glob(kind))]
+def _files_in(folder: Path) -> dict[str, str]:
+    """Files of a folder that may define a space, by their name without an ending."""
+    return {file.stem: str(file) for kind in ("py", "json") for file in folder.glob(f"*.{kind}")}
 
 
 def _looked_up(text: str) -> tuple[Path, str]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import cast
 
-from search_spaces.ranges import Choice, at_fraction
+from search_spaces.ranges import Choice, at_fraction, ends_of
 from search_spaces.space import SearchSpace, Setting
 from trainables.plain import Json
 
@@ -82,3 +82,13 @@ def too_weak(space: SearchSpace, setting: Setting) -> Iterator[str]:
             f"for {least:.0%} of f0 (least_descent), and below {least_alpha(least, factors):g} the "
             "layers together ask for less. Begin the range there."
         )
+
+
+def largest_alpha(space: SearchSpace, setting: Setting) -> float:
+    """The largest alpha that a proposal of a setting may ask for."""
+    constraint = space.base.with_fields(setting.fields).constraint
+    assert constraint is not None  # a space has one
+    searched = space.ranges_of(setting).get(ALPHA)
+    listed = [point.get(ALPHA, constraint.alpha) for point in setting.points.values()]
+    values = [*listed, *(() if searched is None else ends_of(searched))] or [constraint.alpha]
+    return max(float(value) for value in values if isinstance(value, int | float))

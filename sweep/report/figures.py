@@ -47,8 +47,9 @@ FIGURES: Mapping[str, Drawing] = {
         "Constrained against plain training",
         "Gain of the constrained network of each setting's winner (filled; hollow: the closest "
         "pair, where there is no winner) over plain training on the same seeds; above 0 it is "
-        "better. A tick is a seed. Pairs that a search selected by their score look better than "
-        "they are: `sweep confirm` tests them on fresh seeds.",
+        "better. A tick is a seed; shaded is what is too small to matter. Pairs that a search "
+        "selected by their score look better than they are: `sweep confirm` tests them on fresh "
+        "seeds.",
         scores.gains,
         a_page=30,
     ),

@@ -47,6 +47,8 @@ def gains(data: Measured) -> Figure | None:
             axis.plot(values, [row] * len(values), "|", color=GREY, markersize=6)
             mean = sum(values) / len(values)
             axis.plot(mean, row, "o", color=OURS, markerfacecolor=filled, markersize=4)
+        least = data.metric.smallest_effect
+        axis.axvspan(-least, least, color=GREY, alpha=0.15, linewidth=0)
         axis.axvline(0, color="black", linewidth=0.8)
         axis.set_ylim(len(names) - 0.5, -0.5)
         axis.set_yticks(range(len(names)), labels, fontsize=7)

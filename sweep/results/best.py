@@ -11,13 +11,14 @@ from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 
+from search_spaces.effects.descent import largest_alpha
 from search_spaces.effects.edges import edges_of
 from sweep.results.aggregates import arm_summary, gain_over_seeds, pair_summary, reference_summaries
 from sweep.results.importance import importance
 from sweep.results.provenance import codes_of
 from sweep.results.summary import PairSummary, SettingSummary
 from sweep.results.sweep_view import SettingView, SweepView
-from sweep.study.binding import largest_alpha, plain_meets_up_to
+from sweep.study.feasibility import plain_meets_up_to
 from sweep.study.selection import is_selected
 from trainables.plain import Json, finite
 

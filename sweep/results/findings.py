@@ -15,7 +15,7 @@ from sweep.glossary import TERMS
 from sweep.results.summary import SettingSummary
 from sweep.results.verdict_text import codes_text, is_slight, percent, two_codes_notes
 from sweep.study.advice import counted
-from sweep.study.binding import never_binds
+from sweep.study.feasibility import never_binds
 from sweep.study.pairs import ROUNDING
 from trainables.config.arm import ArmConfig
 from trainables.registry.find_plugins import facts_of

@@ -185,12 +185,14 @@ def verdict_legend(tolerance: float, arms: Iterable[ArmSummary | None]) -> list[
     ]
 
 
-def missing_share_text(tolerance: float) -> str:
+def missing_share_text(tolerance: float, seeds: int = 2) -> str:
     """The missing share of a pair: of which layer and seed it is."""
+    over = (
+        ", mean over the seeds, or the median seed (of two the better one) where that misses more"
+    ) * (seeds > 1)
     return (
-        f"{brief('missing share')}; of the worst layer, held out at train gamma, mean over the "
-        "seeds, or the median seed (of two the better one) where that misses more; feasible up to "
-        f"{tolerance:.2f}."
+        f"{brief('missing share')}; of the worst layer, held out at train gamma{over}; feasible up "
+        f"to {tolerance:.2f}."
     )
 
 

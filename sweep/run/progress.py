@@ -13,13 +13,13 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from search_spaces.effects.descent import largest_alpha
 from search_spaces.settings import names_within
 from sweep.results.status import time_text
 from sweep.run.coordinator import Coordinator
 from sweep.study import advice
 from sweep.study.arms import Arm, LiveArm
-from sweep.study.binding import largest_alpha, never_binds, plain_meets_up_to
-from sweep.study.feasibility import judge
+from sweep.study.feasibility import judge, never_binds, plain_meets_up_to
 from sweep.study.selection import counted
 from trainables.records.arm_record import REPORTED_LOSS, REPORTED_MISSING_SHARE, ArmRecord
 

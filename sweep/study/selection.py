@@ -174,8 +174,5 @@ def _why_no_winner(closest: ProposalResult | None, reason: str) -> str:
     )
     if is_feasible(np.array(judgement.training), closest.tolerance):
         samples = closest.pairs[0].constrained.config.facts.samples
-        text += (
-            f"; on training {samples} it meets every constraint, so the gap is one of "
-            "generalisation"
-        )
+        text += f"; on training {samples} it meets every constraint"
     return text

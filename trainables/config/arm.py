@@ -308,8 +308,8 @@ class ArmConfig(Section):
             if section == "model":
                 of_model[leaf] = value
             elif leaf:
-                before = getattr(self, section) or default_constraint(task)
-                fields = changed[section] = changed.get(section) or before.to_json()
+                before = changed.get(section) or getattr(self, section) or default_constraint(task)
+                fields = changed[section] = before if isinstance(before, dict) else before.to_json()
                 fields[leaf] = value
             else:
                 changed[name] = value

@@ -117,7 +117,7 @@ def _legend(entries: Sequence[SettingSummary], confirmed: str) -> list[str]:
         f"ood_auc: the area under {metric.label} over test gamma.",
         f"seen, unseen: means over test gammas. {sentence(brief('seen', 'unseen'))}",
         f"held-out loss: on {entries[0].split} {facts.samples} at train gamma.",
-        missing_share_text(entries[0].tolerance),
+        missing_share_text(entries[0].tolerance, len(entries[0].search_seeds)),
         *reference_notes(metric),
         *[
             f"{GAIN}*: {brief('selection-biased').partition(', so')[0]}. {confirmed}"

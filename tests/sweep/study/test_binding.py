@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from search_spaces.effects.descent import largest_alpha
 from search_spaces.ranges import Choice, Uniform
 from search_spaces.settings import Setting
 from search_spaces.space import SearchSpace
-from sweep.study.binding import largest_alpha, plain_meets_up_to
-from sweep.study.feasibility import judge
+from sweep.study.feasibility import judge, plain_meets_up_to
 from tests.support.oracles import TINY
 from tests.support.records import ended, finished
 from trainables.config.arm import ConstraintConfig

@@ -223,7 +223,7 @@ def _columns(table: Table, data: DataConfig, root: Path) -> tuple[str, ...]:
 
 
 def _text_columns(have: Sequence[str], what: str, advice: str) -> tuple[str, ...]:
-    """Those of these columns that hold the text or the two texts; BadData without them."""
+    """The column of the text, or those of the two texts; BadData without them."""
     choices: list[tuple[str, ...]] = [pair for pair in PAIRS if set(pair) <= set(have)]
     choices = choices or [(name,) for name in SINGLE if name in have]
     if choices and "label" in have:
