@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
-import importlib
 import json
 import pkgutil
 import re
@@ -17,6 +16,8 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from glob import escape
+from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
@@ -88,16 +89,14 @@ def find(text: str, *, full: bool = False) -> NamedSpace:
     if re.fullmatch(r"[\w-]+", text):
         if text not in space_names():
             known = f"Built-in: {', '.join(space_names())}."
-            raise UnknownName(f"unknown search space {text!r}.{_nearest(text)} {known}")
-        if text in PAPER_SPACES:
-            names: Mapping[str, Json] = {"SPACE": PAPER_SPACES[text]}
-            return _of_module(names, f"search space {text}", full=full)
-        module = importlib.import_module(f"search_spaces.{text}")
-        return _of_module(vars(module), f"search space {text}", full=full)
+            raise UnknownName(f"unknown search space {text!r}.{_nearest(Path(text))} {known}")
+        paper = PAPER_SPACES.get(text)
+        names = {"SPACE": paper} if paper else vars(import_module(f"search_spaces.{text}"))
+        return _of_module(names, f"search space {text}", full=full)
     path, state = _looked_up(text)
     if state:
         raise Misuse(
-            f"the space file {text or repr(text)} {state}.{_nearest(text)} Give a built-in space "
+            f"the space file {text or repr(text)} {state}.{_nearest(path)} Give a built-in space "
             f"({', '.join(space_names())}), a .py file that defines SPACE, a space in JSON, or an "
             "exported configuration."
         )
@@ -110,23 +109,20 @@ def find(text: str, *, full: bool = False) -> NamedSpace:
     return _of_json(path)
 
 
-def _nearest(text: str) -> str:
-    """A hint at the space file, or the built-in space, whose name comes closest to ``text``."""
-    path = Path(text)
+def _nearest(path: Path) -> str:
+    """A hint at the space file, or the built-in space, whose name comes closest to ``path``."""
     likely = [path.stem, f"{path.stem}_space"]
-    shown = {name: name for name in space_names()}
+    shown: dict[str, str] = {}
     with suppress(OSError, ValueError):  # no folder can have this name, or be read
-        for folder in (path, *filter(Path.is_dir, Path().glob("[!.]*"))):  # by name alone
-            shown |= {stem: file for stem, file in _files_in(folder).items() if stem in likely}
-        shown |= _files_in(Path()) | _files_in(path.parent)
+        for name in likely:  # in folders below by name alone
+            file = f"{escape(name)}.py"
+            shown |= {p.stem: str(p) for p in (*path.glob(file), *Path().glob(f"[!.]*/{file}"))}
+        folders, kinds = (Path(), path.parent), ("*.py", "*.json")
+        shown |= {p.stem: str(p) for folder in folders for kind in kinds for p in folder.glob(kind)}
+    shown |= {name: name for name in space_names()}
     order = likely if path.suffix else reversed(likely)  # a folder NAME holds both
     same = [shown[name] for name in order if name in shown]
     return f" Did you mean {same[0]!r}?" if same else did_you_mean(path.stem, shown)
-
-
-def _files_in(folder: Path) -> dict[str, str]:
-    """Files of a folder that may define a space, by their name without an ending."""
-    return {file.stem: str(file) for kind in ("py", "json") for file in folder.glob(f"*.{kind}")}
 
 
 def _looked_up(text: str) -> tuple[Path, str]:
@@ -135,8 +131,8 @@ def _looked_up(text: str) -> tuple[Path, str]:
     try:
         path = path.expanduser()
         if path.is_file():
-            return path, "is no folder" * text.endswith("/")
-        return path, "is a folder" if path.is_dir() else "does not exist"
+            return path, "is a file, so leave out the /" * text.endswith("/")
+        return path, "is a folder, perhaps for --data" if path.is_dir() else "does not exist"
     except (OSError, RuntimeError, ValueError) as error:  # too long, no such user, a null byte
         return path, f"cannot be looked up ({error})"
 

@@ -17,7 +17,7 @@ from search_spaces.effects.descent import too_weak
 from search_spaces.ranges import Choice, at_fraction, decay_of
 from search_spaces.space import SearchSpace, Setting
 from trainables.config.arm import ArmConfig, ConstraintConfig
-from trainables.config.test_conditions import seen_gammas, unseen_gammas
+from trainables.config.test_conditions import unseen_gammas
 from trainables.plain import Json
 from trainables.primal_dual.schedule import effective_dual_steps
 
@@ -107,12 +107,13 @@ def _of_setting(space: SearchSpace, setting: Setting) -> Iterator[str]:
 def _nothing_unseen(space: SearchSpace, setting: Setting) -> Iterator[str]:
     """A sentence where no test condition lies beyond what training or selection looks at."""
     config = space.base.with_fields(setting.fields)
-    if not unseen_gammas(config) and not config.shifts:
-        last = max(seen_gammas(config), default=config.train_gamma)
-        yield (
-            f"test_gammas has none that is unseen, so robustness is not measured: selection looks "
-            f"at all of them. Add one above {last:g}."
-        )
+    if unseen_gammas(config) or config.shifts:
+        return
+    near = config.train_gamma + config.facts.near_shift
+    yield (
+        f"test_gammas has none that is unseen, so robustness is not measured: seen are those up to "
+        f"{near:g}, and the first above train_gamma. Add one beyond them."
+    )
 
 
 def _largest_scale(config: ArmConfig, constraint: ConstraintConfig) -> float | None:

@@ -35,8 +35,8 @@ from sweep.confirmation.chosen import confirmation_name
 from sweep.render.table import NOTHING, number
 from sweep.render.terminal import Paragraph, phrases, table
 from sweep.results.best import best_entries
-from sweep.results.findings import is_unfinished, next_step
-from sweep.results.status import SettingStatus, status_of
+from sweep.results.findings import next_step
+from sweep.results.status import SettingStatus, state_of, status_of
 from sweep.results.summary import SettingSummary
 from sweep.results.sweep_view import SweepView
 from sweep.run.alike import failed_alike
@@ -287,12 +287,10 @@ def _print_training(entry: StatusAnswer) -> None:
 
 
 def _next_text(name: str, place: ShownSettings, summaries: Sequence[SettingSummary]) -> str:
-    """Command that follows on the findings of a local sweep; '' where none does."""
-    if place.address is not None:
-        return ""
+    """Command that follows on the findings of a local sweep that has ended; '' where none does."""
     step = next_step(summaries)
     words = step.words if step else ()
-    if any(one.winner for one in summaries) and not is_unfinished(summaries):
+    if any(one.winner for one in summaries):
         words = ("confirm",)  # what counts as a result
     if not words:
         return ""
@@ -314,7 +312,7 @@ def best(name: str | None, place: ShownSettings, as_json: bool) -> None:
     full. With several search seeds, numbers are means, and verdicts are judged on mean losses.
     For a confirmation, its table is shown. Default NAME: the newest sweep.
     """
-    name = name_or_newest(name, place)
+    name, has_ended = name_or_newest(name, place), False
     if place.address is not None:
         entries = ask.json_of(place.address, given_storage(), "best", name)
     else:
@@ -327,6 +325,8 @@ def best(name: str | None, place: ShownSettings, as_json: bool) -> None:
         else:
             _, view = open_sweep(place.storage, name, "pairs")
             entries = best_entries(view, run_ids(objects, view.definition) if as_json else {})
+            is_running = driver_of(objects, name) is not None
+            has_ended = state_of(view, is_running=is_running) == "finished"
     is_confirmation = isinstance(entries, Mapping)
     settings = entries["settings"] if is_confirmation else entries
     kept = catalog.matching([one["setting"] for one in settings], place.patterns, name)
@@ -348,8 +348,9 @@ def best(name: str | None, place: ShownSettings, as_json: bool) -> None:
         summaries = [SettingSummary.from_json(entry) for entry in settings]
         print_answer(summaries)
         confirmed = _confirmed_text(name, place)
-        if following := confirmed or _next_text(name, place, summaries):
-            console().print(Paragraph(following))
+        following = _next_text(name, place, summaries) if has_ended else ""
+        if confirmed or following:
+            console().print(Paragraph(confirmed or following))
         click.echo()
         if len(summaries) > FEW_SETTINGS and place.is_short:
             print_overview(summaries)

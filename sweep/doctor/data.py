@@ -41,6 +41,7 @@ class Inventory:
     digest: str  # of their names and sizes, or of their content
     root: str = ""  # of a data set's folder
     notes: tuple[str, ...] = ()
+    size: int = 0  # bytes of a data set's files
 
     def __str__(self) -> str:
         return "; ".join([self.text, *self.notes])
@@ -49,15 +50,15 @@ class Inventory:
 def check_requirement(requirement: Requirement) -> Check:
     """Check one requirement on this machine."""
     try:
-        inventory = take_inventory(requirement)
+        inventory = take_inventory(requirement, with_rows=True)
     except SweepError as error:
         advice = DATA_ADVICE if requirement.data is not None else CHECKPOINT_ADVICE
         return Check(requirement.name, False, str(error), advice)
     return Check(requirement.name, True, str(inventory))
 
 
-def take_inventory(requirement: Requirement) -> Inventory:
-    """The files of a requirement on this machine.
+def take_inventory(requirement: Requirement, *, with_rows: bool = False) -> Inventory:
+    """The files of a requirement on this machine; of small tables the rows, too, if asked.
 
     Raises:
         SweepError: it is missing, of another layout, or damaged; the message says what to do.
@@ -73,7 +74,8 @@ def take_inventory(requirement: Requirement) -> Inventory:
             from trainables.datasets.video.load import remarks
 
             return replace(data_set, notes=remarks(data))  # notes on its frame size, too
-        return _read_tables(data, group, data_set) if data.name.startswith("hf:") else data_set
+        is_small = data.name.startswith("hf:") and data_set.size <= _LARGEST_READ
+        return _with_rows(data, group, data_set) if with_rows and is_small else data_set
     assert requirement.model is not None
     if is_address(requirement.model.checkpoint):
         return _list_address(str(requirement.model.checkpoint), ())
@@ -133,18 +135,16 @@ def _list_data_set(data: DataConfig, group: DataGroup) -> Inventory:
             raise BadData(f"{wrong[0]} {wrong[1]}")
     digest = _digest((path, size) for path, size, _ in listing)
     text += f" in {root}" if reads_folder else " built in"
-    return Inventory(text, digest, root, notes)
+    return Inventory(text, digest, root, notes, sum(size for _, size, _ in listing))
 
 
-def _read_tables(data: DataConfig, group: DataGroup, listed_only: Inventory) -> Inventory:
-    """Tables as a sweep reads them, where they are small: every row, and how many lie where."""
-    from trainables.datasets.text.load import list_text, load_text, remarks
+def _with_rows(data: DataConfig, group: DataGroup, listed_only: Inventory) -> Inventory:
+    """Tables as a sweep reads them: how many rows of each split, and what was left out."""
+    from trainables.datasets.text.load import load_text, skipped_rows
 
-    if sum(size for _, size, _ in list_text(data, group).listing) > _LARGEST_READ:
-        return listed_only
-    lengths = load_text(data, group=group).lengths
-    counts = ", ".join(f"{lengths[split]:,} {split}" for split in ("train", "dev", "test"))
-    notes = remarks(data, group)
+    texts = load_text(data, group=group)
+    counts = ", ".join(f"{texts.lengths[split]:,} {split}" for split in ("train", "dev", "test"))
+    notes = (*listed_only.notes, *skipped_rows(texts, group))
     return replace(listed_only, text=f"{listed_only.text} ({counts})", notes=notes)
 
 
@@ -156,7 +156,7 @@ _BUILT_IN: tuple[tuple[DataGroup, str], ...] = (
 _OWN: tuple[tuple[str, DataGroup], ...] = (
     *(("clips", "videos"), ("hf:NAME", "texts"), ("hf:NAME", "instructions")),
 )
-_LARGEST_READ = 1e8  # bytes: more take longer than a check may
+_LARGEST_READ = 1e7  # bytes, which are read in about ten seconds
 _LARGEST_TABLES = 1e9  # bytes: the library copies the tables that it opens into its cache
 _Matches = dict[str, Inventory]  # by data set
 

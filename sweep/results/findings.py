@@ -7,6 +7,7 @@ Where nothing wins, the reason is told in numbers, and what to do about it.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -69,19 +70,14 @@ def findings(entries: Sequence[SettingSummary]) -> list[str]:
     sentences += _compared(seen, seeds, on_seen, metric)
     sentences += _compared(unseen, seeds, "Out of distribution (unseen gammas)", metric)
     sentences += _against_filter(winners, metric)
-    return sentences
-
-
-def is_unfinished(entries: Sequence[SettingSummary]) -> bool:
-    """True if a setting has fewer finished proposals than it asks for."""
-    return any(entry.proposals.finished < entry.proposals.wanted for entry in entries)
+    return sentences + _never_bind(entries)
 
 
 def _unfinished(entries: Sequence[SettingSummary]) -> list[str]:
     """How many proposals have finished, where not all of them have."""
     finished = sum(entry.proposals.finished for entry in entries)
     wanted = sum(entry.proposals.wanted for entry in entries)
-    return [f"{finished} of {wanted} proposals have finished."] * is_unfinished(entries)
+    return [f"{finished} of {wanted} proposals have finished."] * (finished < wanted)
 
 
 def _certified(winners: Sequence[SettingSummary]) -> list[str]:
@@ -91,14 +87,15 @@ def _certified(winners: Sequence[SettingSummary]) -> list[str]:
     sure = sum(arm.certificate == "feasible" for arm in judged)
     if not judged:
         return []
-    if sure == len(winners):
-        return [f"Certified at 95 %: {_who(sure, sure)}."]
+    if sure == len(judged):
+        return [f"Certified at 95 %: {_who(sure, len(winners))}."]
     others = f"another draw of {judged[0].certificate_cluster}s could turn the verdict"
     if not sure:
         who = {1: "The winner is not", 2: "Neither winner is"}.get(len(winners), "No winner is")
         return [f"{who} certified: {others}."]
     are = "is" if sure == 1 else "are"
-    return [f"{_who(sure, len(winners))} {are} certified at 95 %; of the others {others}."]
+    rest = "other" if sure + 1 == len(judged) else "others"
+    return [f"{sure} of {len(judged)} winners {are} certified at 95 %; of the {rest} {others}."]
 
 
 def _barely_binding(winners: Sequence[SettingSummary]) -> list[str]:
@@ -209,22 +206,25 @@ def _nothing_won(entries: Sequence[SettingSummary], metric: Metric) -> list[str]
     for setting, text in list(behind.items())[:1]:
         more = f"; the same in {len(behind) - 1} more" * (len(behind) > 1)
         sentences.append(text if len(judged) == 1 else f"{text[:-1]} ({setting}{more}).")
-    return [*sentences, *_never_bind(entries), *two_codes_notes(judged)]
+    notes = [*_never_bind(entries), *two_codes_notes(judged)]
+    return [*_unfinished(entries), *sentences, *notes]
 
 
 def _never_bind(entries: Sequence[SettingSummary]) -> list[str]:
     """The settings of which plain training meets every constraint that they search."""
-    texts = {
-        entry.setting: text
-        for entry in entries
-        if not codes_text(entry.codes)
-        and (text := never_binds(entry.plain_meets_up_to, entry.largest_alpha))
-    }
+    texts = {entry.setting: text for entry in entries if (text := _cannot_win(entry))}
     if not texts:
         return []
     setting, text = next(iter(texts.items()))
     more = f"; the same in {len(texts) - 1} more" * (len(texts) > 1)
     return [f"In {setting} {text}{more}."]
+
+
+def _cannot_win(entry: SettingSummary) -> str:
+    """That plain training meets every constraint that the setting searches; '' where not."""
+    if codes_text(entry.codes):
+        return ""
+    return never_binds(entry.plain_meets_up_to, entry.largest_alpha)
 
 
 _MISSING = ("close", "far", "held out")
@@ -320,7 +320,10 @@ def next_step(entries: Sequence[SettingSummary]) -> Step | None:
     if not judged or any(entry.winner for entry in entries):
         return None
     metric = facts_of(entries[0].task).metric
-    kinds = [_untrained(entry, metric) or _kind(entry) for entry in judged]
+    kinds = [
+        "not binding" if _cannot_win(entry) else _untrained(entry, metric) or _kind(entry)
+        for entry in judged
+    ]
     ((kind, _),) = Counter(kinds).most_common(1)
     alike = [entry for entry, other in zip(judged, kinds, strict=True) if other == kind]
     runs = [ArmConfig.from_json(one.constrained.config) for one in alike if one.constrained]
@@ -346,7 +349,7 @@ def next_step(entries: Sequence[SettingSummary]) -> Step | None:
             + (
                 f": {near if 'close' in kinds else 'no proposal came close'}, so that more of them "
                 "hardly help."
-                if tried > FEW
+                if tried > FEW and not _unfinished(judged)
                 else f", or search on: {counted(tried, 'proposal')} a setting says little."
             )
         ),
@@ -369,9 +372,14 @@ def _ask_for_more(entries: Sequence[SettingSummary], alphas: Sequence[float]) ->
     known = [one.plain_meets_up_to for one in entries if one.plain_meets_up_to]
     if not known:
         return f"Ask for more than alpha {max(alphas, default=0.0):.4g}."
-    low, high = (f"{limit:.2g}" for limit in (min(known), max(known)))
-    limits = low if low == high else f"{low} to {high}, by setting"
+    low, high = (math.ceil(1000 * limit) / 1000 for limit in (min(known), max(known)))
+    if low >= 1.0:
+        return "Plain training meets the constraint at every alpha: ask for a smaller f0."
+    limits = f"{low:g}" if low == high else f"{low:g} to {high:g}, by setting"
+    cannot = sum(bool(_cannot_win(one)) for one in entries)
+    where = "its range" if cannot < len(entries) else "a new sweep, with another range of it"
+    seeds = "the seed that was" if len(entries[0].search_seeds) == 1 else "the seeds that were"
     return (
-        f"Ask for more than alpha {limits}: up to there plain training meets the constraint. Move "
-        "the range of constraint.alpha in a new sweep."
+        f"Ask for clearly more than alpha {limits}: up to there plain training meets the "
+        f"constraint on {seeds} tried, and others may differ. Search on in {where}."
     )

@@ -41,7 +41,8 @@ def verdict_lines(entry: SettingSummary) -> list[str]:
         )
     if codes := codes_text(entry.codes):
         lines.append(codes)
-    lines += [f"the best may lie beyond its range: {edge}" for edge in entry.edges]
+    if entry.winner:
+        lines += [f"the best may lie beyond its range: {edge}" for edge in entry.edges]
     if baseline.counted_as_constant:
         lines.append(counted_text(baseline))
     if len(entry.frontier) > 1:

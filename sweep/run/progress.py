@@ -25,6 +25,7 @@ from trainables.records.arm_record import REPORTED_LOSS, REPORTED_MISSING_SHARE,
 
 REFRESH_PER_S = 2.0
 SHOWN_ARMS = 8  # running arms listed; more are counted
+SHOWN_NOTES = 3  # settings that cannot have a winner, likewise
 BAR = 12  # columns of an arm's bar, where they are free
 NUMBERS = 70  # characters of the longest line of numbers, and of what stands around its name
 
@@ -34,9 +35,27 @@ class Display:
 
     def __init__(self, console: Console) -> None:
         self._console = console
+        self._coordinator: Coordinator | None = None
+        self._plain: dict[str, ArmRecord] = {}  # unconstrained arms of this run, by signature
+        self._notes: dict[str, str] = {}  # on settings that cannot have a winner
 
     def show_final(self, arm: Arm, record: ArmRecord) -> None:
         """Show that an arm of this run is final."""
+
+    def _noted(self, arm: Arm, record: ArmRecord) -> list[str]:
+        """New notes: on settings whose every constraint their plain arms meet, this the last."""
+        if arm.proposal is not None or self._coordinator is None:
+            return []
+        self._plain[arm.signature] = record
+        space, new = self._coordinator.definition.space, []
+        for setting in space.settings:
+            plain = [one.signature for one in self._coordinator.plan.baselines[setting.name]]
+            if arm.signature in plain and self._plain.keys() >= set(plain):
+                up_to = plain_meets_up_to(space, setting, [self._plain[s] for s in plain])
+                if text := never_binds(up_to, largest_alpha(space, setting)):
+                    self._notes[setting.name] = text
+                    new.append(f"{setting.name}: {text}")
+        return new
 
     @contextmanager
     def show(self, coordinator: Coordinator) -> Iterator[None]:
@@ -47,16 +66,15 @@ class Display:
 class PlainDisplay(Display):
     """A display of one line per finished arm."""
 
-    _coordinator: Coordinator | None = None
-
     def show_final(self, arm: Arm, record: ArmRecord) -> None:
         """Print the arm's line."""
         if self._coordinator is not None:
             done, total = self._coordinator.plan.arms_done, self._coordinator.plan.arms_total
             what = "unconstrained" if arm.proposal is None else f"proposal {arm.proposal}"
             name = f"{arm.setting} {what} seed {arm.config.seed}"
-            note = _never_binds(self._coordinator, arm, record)
-            self._print(f"[{done}/{total}] {name}: {end_text(record)}{note and f'; {note}'}")
+            self._print(f"[{done}/{total}] {name}: {end_text(record)}")
+            for note in self._noted(arm, record):
+                self._print(f"! {note}")
 
     @contextmanager
     def show(self, coordinator: Coordinator) -> Iterator[None]:
@@ -81,15 +99,9 @@ class PlainDisplay(Display):
 class LiveDisplay(Display):
     """A live display: arms done, running, the best of every setting, and the time left."""
 
-    def __init__(self, console: Console) -> None:
-        super().__init__(console)
-        self._coordinator: Coordinator | None = None
-        self._notes: dict[str, str] = {}  # of settings that cannot have a winner
-
     def show_final(self, arm: Arm, record: ArmRecord) -> None:
-        """Note a setting whose every constraint this plain arm meets."""
-        if self._coordinator and (note := _never_binds(self._coordinator, arm, record)):
-            self._notes[arm.setting] = note
+        """Note settings that cannot have a winner."""
+        self._noted(arm, record)
 
     @contextmanager
     def show(self, coordinator: Coordinator) -> Iterator[None]:
@@ -99,7 +111,11 @@ class LiveDisplay(Display):
 
         def draw() -> RenderableType:
             elapsed_s = time.monotonic() - started
-            notes = [_line(f"! {name}: {text}", "yellow") for name, text in self._notes.items()]
+            # A copy, as in ``view``.
+            notes = [_line(f"! {name}: {text}", "yellow") for name, text in [*self._notes.items()]]
+            if len(notes) > SHOWN_NOTES:
+                more = f"! and {len(notes) - SHOWN_NOTES} more settings cannot have a winner"
+                notes = [*notes[:SHOWN_NOTES], _line(more, "yellow")]
             if is_over:  # the summary alone stays in the scroll-back
                 return Group(*_head(coordinator, elapsed_s), *notes)
             size = self._console.height - len(notes), self._console.width
@@ -108,15 +124,6 @@ class LiveDisplay(Display):
         with Live(console=self._console, get_renderable=draw, refresh_per_second=REFRESH_PER_S):
             yield
             is_over = True
-
-
-def _never_binds(coordinator: Coordinator, arm: Arm, record: ArmRecord) -> str:
-    """That no proposal can win beside this plain arm; '' where one may, or of another arm."""
-    if arm.proposal is not None:
-        return ""
-    space = coordinator.definition.space
-    setting = space.setting(arm.setting)
-    return never_binds(plain_meets_up_to(space, setting, [record]), largest_alpha(space, setting))
 
 
 def pick_display(*, enabled: bool) -> Display:

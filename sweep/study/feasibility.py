@@ -164,7 +164,9 @@ def _why_not_better(record: ArmRecord, measured: Evaluation, loss: float) -> str
 # --- what plain training meets by itself ----------------------------------------------------------
 
 # What else than alpha decides whether a loss meets the constraint.
-_OTHERS = frozenset(f"constraint.{n}" for n in ("reference", "reference_loss", "reference_unit"))
+_OTHERS = frozenset(
+    f"constraint.{name}" for name in ("reference", "reference_loss", "reference_unit", "weights_by")
+)
 
 
 def plain_meets_up_to(
@@ -173,14 +175,14 @@ def plain_meets_up_to(
     """The alpha up to which unconstrained arms of a setting meet the constraint, held out.
 
     Judged as a pair is (``sweep/study/feasibility.py``): by the mean loss over the seeds, and by
-    the median seed where that meets less. 0 where small values are missed already. None: not all of
-    them have finished, the setting searches the reference loss as well, or its constrained arms are
-    controls.
+    the median seed where that meets less. 0 where not every smaller alpha is met. None: not all of
+    them have finished, a proposal may have another reference or be a control, or the space is of a
+    confirmation, which has no winners.
     """
     constraint = space.base.with_fields(setting.fields).constraint
     tried = {*space.ranges, *(name for point in setting.points.values() for name in point)}
     assert constraint is not None  # a space has one
-    if constraint.is_control or tried & _OTHERS:
+    if constraint.is_control or tried & _OTHERS or space.phase == "confirmation":
         return None
     measured = [r.evaluation for r in records if r.status == "finished" and r.evaluation]
     if not measured or len(measured) < len(records):
@@ -197,12 +199,12 @@ def never_binds(up_to: float | None, largest: float | None) -> str:
     """Words on a setting whose every proposal plain training meets; '' where one may bind.
 
     >>> never_binds(0.512, 0.5)
-    'plain training meets the constraint up to alpha 0.51, and no proposal asks for more than 0.5: \
-none can win'
+    'plain training meets the constraint up to alpha 0.512, and no proposal asks for more than \
+0.5: none can win'
     """
     if up_to is None or largest is None or largest > up_to:
         return ""
     return (
-        f"plain training meets the constraint up to alpha {up_to:.2g}, and no proposal asks for "
-        f"more than {largest:.2g}: none can win"
+        f"plain training meets the constraint up to alpha {up_to:.3g}, and no proposal asks for "
+        f"more than {largest:.3g}: none can win"
     )

@@ -97,3 +97,24 @@ def test_a_value_that_was_moved_to_the_end_of_its_range_is_said_to_be() -> None:
     other = {**first, "constraint.alpha": 0.2, "constraint.resilience": 1.01 * first[RESILIENCE]}
     (edge,) = edges_of(short, setting, other)  # the end, and not where the first one begins
     assert "begins there" not in edge
+
+
+@pytest.mark.parametrize(
+    "others", [(), (0.2,), (0.9,), (0.2, 0.25)], ids=["none", "near", "far", "two near"]
+)
+def test_test_gammas_of_which_none_is_unseen_are_told_and_the_advice_cures_it(
+    others: tuple[float, ...],
+) -> None:
+    space, train_gamma = quickstart(), 0.15
+    gammas = (0.0, train_gamma, *others)
+    space = replace(space, base=space.base.with_fields({"test_gammas": gammas}))
+    near = train_gamma + 0.1
+    said = [text for text in idle_ranges(space) if "unseen" in text]
+    if said:
+        assert said[0].startswith("test_gammas has none that is unseen, so robustness is not")
+        assert f"seen are those up to {near:g}, and the first above train_gamma" in said[0]
+        assert all(gamma <= near for gamma in gammas) or others == (0.9,)
+    first = next((gamma for gamma in gammas if gamma > train_gamma), None)
+    beyond = (*gammas, *((near,) if first is None else ()), max(near, first or 0.0) + 0.1)
+    cured = replace(space, base=space.base.with_fields({"test_gammas": beyond}))
+    assert not [text for text in idle_ranges(cured) if "unseen" in text]

@@ -177,7 +177,7 @@ def _list_of(item: Check) -> Check:
     def check(name: str, value: object) -> object:
         example = f" like {json.dumps([value])}" if isinstance(value, str | float | int) else ""
         if isinstance(value, str) and value.startswith("["):  # JSON with a slip, such as [0.0 0.4]
-            example = " like " + ", ".join(re.split(r"[\s,]+", value))
+            example = f" like [{', '.join(re.findall(r'[^][ ,;]+', value))}]"
         require(isinstance(value, list | tuple), name, value, f"a list{example}")
         return tuple([item(name, v) for v in cast(list[object], value)])
 

@@ -251,9 +251,10 @@ def binding_alpha(
 ) -> float:
     """The alpha up to which these losses meet the constraints, and above which they do not.
 
-    0 where a small alpha is missed already: a layer adds to its loss, or f0 itself is exceeded. A
-    layer that keeps the fraction k of the loss before it has the missing share
-    1 - (1 - k) / alpha, which reaches ``tolerance`` at (1 - k) / (1 - tolerance).
+    0 where not every alpha below one is met: a layer adds to its loss, a loss is no number, or f0
+    itself is exceeded (then some larger alpha may forgive it, within the tolerance). A layer that
+    keeps the fraction k of the loss before it has the missing share 1 - (1 - k) / alpha, which
+    reaches ``tolerance`` at (1 - k) / (1 - tolerance).
 
     Args:
         config: the constraint; its alpha is not read.
@@ -272,7 +273,9 @@ def binding_alpha(
     is_asked_L = np.arange(len(kept_L)) >= (config.reference != "virtual_layer0")
     limit_L = np.where(is_asked_L, (1.0 - kept_L) / (1.0 - tolerance), 1.0)
     exceeds_f0 = not is_asked_L[0] and kept_L[0] > 1.0
-    return 0.0 if exceeds_f0 else max(0.0, float(limit_L.min(initial=1.0)))
+    if exceeds_f0 or not np.isfinite(losses_F[first:]).all():
+        return 0.0
+    return max(0.0, float(limit_L.min(initial=1.0)))
 
 
 def is_feasible(missing_share_L: Floats, tolerance: float = TOLERANCE) -> bool:

@@ -147,7 +147,11 @@ def test_arms_without_a_driver_are_interrupted_not_in_training(stored: ObjectSto
     store.put_record(replace(record, status="running", evaluation=None))
     assert "1 interrupted" in sweep("status", "tiny").stdout
     with driver_lock(stored, "tiny"):
-        assert "1 in training" in sweep("status", "tiny").stdout
+        assert "1 in training\n" in sweep("status", "tiny").stdout
+        store.forget(record.signature)
+        said = sweep("status", "tiny").stdout
+        assert "0 in training (an arm counts from its first report on)" in said
+    assert "from its first report" not in sweep("status", "tiny").stdout
 
 
 def test_settings_whose_search_ended_early_are_shown(stored: ObjectStore) -> None:
@@ -241,13 +245,25 @@ def test_best_for_people_fits_80_columns_and_names_what_matters(stored: ObjectSt
         assert words in text
 
 
+def test_a_search_that_has_ended_names_the_command_that_follows(stored: ObjectStore) -> None:
+    """Neither one that runs nor one that was stopped does: it would be refused, or train more."""
+    three = [INFEASIBLE, FEASIBLE, INFEASIBLE]
+    store_sweep(stored, {FIRST: three, SECOND: three}, name="won")
+    confirm = f"Next: `sweep confirm won --storage {stored.root}`."
+    assert confirm in " ".join(sweep("best", "won").stdout.split())
+    with driver_lock(stored, "won"):
+        assert "Next:" not in sweep("best", "won").stdout
+    assert "Next:" not in sweep("best", "tiny").stdout  # stopped
+
+
 def test_the_answer_comes_first(stored: ObjectStore) -> None:
     printed = json.loads(sweep("best", "tiny", "--json").stdout)
     answer = " ".join(findings([SettingSummary.from_json(entry) for entry in printed]))
     for words in (("best", "tiny"), ("best", "tiny", "--full")):
         assert " ".join(sweep(*words).stdout.split()).startswith(answer)
     store_sweep(stored, {FIRST: [INFEASIBLE]}, name="lost")
-    assert sweep("best", "lost").stdout.startswith("None of 2 settings has a winner")
+    begins = "1 of 6 proposals have finished. None of 2 settings has a winner"
+    assert sweep("best", "lost").stdout.startswith(begins)
 
 
 def test_the_outcome_of_a_confirmation_comes_first(objects: ObjectStore) -> None:

@@ -372,6 +372,13 @@ def test_a_least_descent_and_the_frontier_keep_the_weakest_constraint_from_winni
         )
 
 
+def test_one_that_is_as_good_and_asks_for_less_is_not_called_worse(objects: ObjectStore) -> None:
+    store_sweep(objects, {FIRST: [FEASIBLE, FEASIBLE, FEASIBLE]})
+    demands = [point(number)["constraint.alpha"] for number in range(3)]
+    assert entries(objects)[0]["proposal"] == demands.index(max(demands))
+    assert entries(objects)[0]["lost"] == {"equal objective": 2}
+
+
 def test_a_winner_at_an_end_of_its_range_is_marked(objects: ObjectStore) -> None:
     store_sweep(objects, {FIRST: [FEASIBLE, INFEASIBLE], SECOND: [FEASIBLE]})
     (edge,) = entries(objects)[0]["edges"]

@@ -62,6 +62,9 @@ def test_findings_of_an_unfinished_sweep_say_so() -> None:
     assert " ".join(findings([entry(1.0, 1.0, proposals=part)])).startswith(begins)
     both = findings([entry(1.0, 1.0, proposals=part), entry(1.0, 1.0)])
     assert both[0] == "6 of 8 proposals have finished."
+    none = answer([lost(0.93, proposals={"wanted": 16, "stored": 6, "finished": 5})])
+    assert none.startswith("5 of 16 proposals have finished. No winner:")
+    assert "hardly help" not in none
 
 
 @pytest.mark.parametrize("sign", [1, -1])
@@ -143,9 +146,13 @@ def test_the_headline_says_which_winners_are_certified() -> None:
     assert of("undecided", "undecided") == f"Neither winner is certified: {others}"
     assert of("undecided", "undecided", "infeasible") == f"No winner is certified: {others}"
     assert of("feasible", "undecided") == (
-        f"1 of 2 winners is certified at 95 %; of the others {others}"
+        f"1 of 2 winners is certified at 95 %; of the other {others}"
     )
+    assert of("feasible", "undecided", "undecided").endswith(f"; of the others {others}")
     assert of("feasible", "feasible") == "Certified at 95 %: both winners."
+    sure = entry(constrained={"certificate": "feasible", "certificate_cluster": "clip"})
+    for unjudged in (entry(is_control=True), entry()):  # of whom no constraint, or no unit, speaks
+        assert findings([sure, unjudged])[1] == "Certified at 95 %: 1 of 2 winners."
 
 
 def test_what_was_not_measured_is_not_found() -> None:
@@ -318,17 +325,37 @@ def slack(**more: Any) -> SettingSummary:
 
 def test_what_plain_training_meets_is_told_with_the_alpha_that_it_does_not() -> None:
     said = answer([slack(plain_meets_up_to=0.5133, largest_alpha=0.5)])
-    assert "In mine-L4 plain training meets the constraint up to alpha 0.51, and no pro" in said
+    assert "In mine-L4 plain training meets the constraint up to alpha 0.513, and no pro" in said
     assert "asks for more than 0.5: none can win." in said
-    assert "Ask for more than alpha 0.51: up to there plain training meets the constraint." in said
+    assert said.endswith(
+        "Ask for clearly more than alpha 0.514: up to there plain training meets the constraint on "
+        "the seed that was tried, and others may differ. Search on in a new sweep, with another "
+        "range of it."
+    )
     reachable = answer([slack(plain_meets_up_to=0.4, largest_alpha=0.5)])
     assert "none can win" not in reachable
-    assert "Ask for more than alpha 0.4:" in reachable
+    assert "Ask for clearly more than alpha 0.4:" in reachable
+    assert reachable.endswith("Search on in its range.")
+    every = answer([slack(plain_meets_up_to=1.0, largest_alpha=0.5)])
+    assert "Plain training meets the constraint at every alpha: ask for a smaller f0." in every
     two = [slack(plain_meets_up_to=0.3, largest_alpha=0.2, setting=name) for name in "ab"]
     assert "In a plain training meets" in answer(two)
     assert ": none can win; the same in 1 more." in answer(two)
+    won = findings([entry(1.0, 1.0), two[0]])
+    assert won[-1].startswith("In a plain training meets")  # beside a winner of another setting
     apart = [slack(plain_meets_up_to=of, largest_alpha=0.5) for of in (0.2, 0.4)]
-    assert "Ask for more than alpha 0.2 to 0.4, by setting: up to there" in answer(apart)
+    assert "Ask for clearly more than alpha 0.2 to 0.4, by setting: up to there" in answer(apart)
+
+
+@pytest.mark.parametrize("missing", [0.93, 0.3, None])
+def test_no_advice_asks_for_less_or_more_of_the_same_where_none_can_win(
+    missing: float | None,
+) -> None:
+    said = answer([lost(missing, plain_meets_up_to=0.51, largest_alpha=0.5)])
+    assert "none can win." in said
+    assert said.endswith("Search on in a new sweep, with another range of it.")
+    for wrong in ("less than", "Search on, to", "lower primal_lr", "hardly help"):
+        assert wrong not in said
 
 
 def test_plain_training_that_meets_all_is_told_before_any_proposal_has_finished() -> None:

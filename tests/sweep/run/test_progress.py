@@ -146,23 +146,63 @@ def test_plain_training_that_meets_every_alpha_is_told_when_it_ends(
     coordinator: Coordinator, losses: list[float], says: bool
 ) -> None:
     """The range ends at 0.3; DESCENDING removes 0.6 in each layer, within the tolerance 2/3."""
-    setting = coordinator.definition.space.settings[0]
-    config = coordinator.definition.space.run(setting, {}, seed=0)
+    settings = coordinator.definition.space.settings[:2]
+    plan = coordinator.plan
+    plain = plan.baselines[settings[0].name] + plan.baselines[settings[1].name]
     for display in (PlainDisplay, LiveDisplay):
         out = io.StringIO()
         console = Console(file=out, width=200, force_terminal=display is LiveDisplay)
         shown = display(console)
         with shown.show(coordinator):
-            for arm in (config, config.unconstrained()):
-                which = 0 if arm.constraint else None
-                record = finished(arm, losses[: arm.model.layers + 1])
-                shown.show_final(Arm(arm, "sig", setting.name, which), record)
+            for arm in (Arm(TINY, "constrained", settings[0].name, 0), *plain):
+                shown.show_final(arm, finished(arm.config, losses[: arm.config.model.layers + 1]))
         said = out.getvalue()
-        wanted = "plain training meets the constraint up to alpha 0.67, and no proposal asks for"
-        assert (wanted in said) is says, said
-        if display is PlainDisplay and says:
-            assert said.count(wanted) == 1  # not of the constrained arm
-            assert "more than 0.3: none can win" in said
+        wanted = "plain training meets the constraint up to alpha 0.667, and no proposal asks for"
+        for one in settings:
+            assert (f"! {one.name}: {wanted} more than 0.3: none can win" in said) is says, said
+        if display is PlainDisplay:
+            assert said.count(wanted) == 2 * says  # not of the constrained arm
+
+
+def test_it_takes_the_plain_arms_of_every_seed_to_say_that_none_can_win(
+    coordinator: Coordinator, tmp_path: Path
+) -> None:
+    space = replace(coordinator.definition.space, search_seeds=(0, 1, 2))
+    many = Coordinator(ObjectStore(tmp_path / "many"), Definition("many", space))
+    many.start()
+    one = space.settings[0]
+    out = io.StringIO()
+    shown = PlainDisplay(Console(file=out, width=200))
+    with shown.show(many):
+        for arm in many.plan.baselines[one.name]:
+            assert "none can win" not in out.getvalue()
+            shown.show_final(arm, finished(arm.config, DESCENDING[:4]))
+    assert out.getvalue().count("none can win") == 1
+    mixed = PlainDisplay(Console(file=(out := io.StringIO()), width=200))
+    with mixed.show(many):
+        for arm, losses in zip(
+            many.plan.baselines[one.name], (DESCENDING, FLAT, FLAT), strict=True
+        ):
+            mixed.show_final(arm, finished(arm.config, losses[:4]))
+    assert "none can win" not in out.getvalue()
+
+
+def test_settings_that_cannot_have_a_winner_are_listed_up_to_a_few(tmp_path: Path) -> None:
+    settings = tuple(setting("photographs", "ut", layers, 0.15) for layers in range(2, 9))
+    space = SearchSpace(
+        name="toy", base=TINY, settings=settings, search_seeds=(0,), n_proposals=1,
+        ranges={"constraint.alpha": Uniform(0.05, 0.3)},
+    )  # fmt: skip
+    many = Coordinator(ObjectStore(tmp_path), Definition("many", space))
+    many.start()
+    out = io.StringIO()
+    shown = LiveDisplay(Console(file=out, width=200, force_terminal=True))
+    with shown.show(many):
+        for arm in (arm for arms in many.plan.baselines.values() for arm in arms):
+            losses = [0.4**layer for layer in range(arm.config.model.layers + 1)]
+            shown.show_final(arm, finished(arm.config, losses))
+    assert out.getvalue().count("none can win") == 3
+    assert "! and 4 more settings cannot have a winner" in out.getvalue()
 
 
 def test_a_narrow_terminal_cuts_lines_and_wraps_none(coordinator: Coordinator) -> None:

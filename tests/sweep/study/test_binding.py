@@ -94,6 +94,13 @@ def test_f0_that_no_alpha_reaches_is_met_by_none() -> None:
     assert binding_alpha(config, np.array([2.0, 0.99, 0.5]), 1.0, 0.1) > 0.5  # f_0 is not asked
 
 
+def test_a_loss_that_is_no_number_meets_nothing() -> None:
+    for place in (1, 2):
+        losses_F = np.array([1.0, 0.5, 0.2])
+        losses_F[place] = np.nan
+        assert binding_alpha(ConstraintConfig(), losses_F, 1.0, 0.1) == 0.0
+
+
 def test_nothing_is_known_of_arms_that_have_not_all_finished_or_of_another_question() -> None:
     space = space_of()
     plain = TINY.unconstrained()
@@ -106,8 +113,12 @@ def test_nothing_is_known_of_arms_that_have_not_all_finished_or_of_another_quest
     assert plain_meets_up_to(control, control.settings[0], [done]) is None
     searched = replace(space, ranges={"constraint.reference_loss": Uniform(0.5, 1.0)})
     assert plain_meets_up_to(searched, one, [done]) is None
-    listed = Setting("one", {}, points={"a": {"constraint.reference": "bound_zero"}})
-    assert plain_meets_up_to(space_of(setting=listed), listed, [done]) is None
+    for field, value in (("reference", "bound_zero"), ("weights_by", "last_layer")):
+        listed = Setting("one", {}, points={"a": {f"constraint.{field}": value}})
+        assert plain_meets_up_to(space_of(setting=listed), listed, [done]) is None
+    base = space.base.with_fields({"early_stop": False})
+    confirmation = replace(space, base=base, phase="confirmation", ranges={})
+    assert plain_meets_up_to(confirmation, one, [done]) is None
 
 
 def test_the_largest_alpha_is_of_the_range_and_of_listed_points() -> None:

@@ -26,7 +26,7 @@ from trainables.config.arm import DataConfig
 from trainables.datasets.given_folder import given_folder, listing
 from trainables.datasets.text.examples import RawExample, RawSplit, RawText, unread
 from trainables.datasets.text.files import Damage, Damaged, require_whole
-from trainables.errors import BadData
+from trainables.errors import BadData, list_first
 from trainables.fetching.stand_ins import first_stand_in, stand_in
 from trainables.registry import DataSetSpec
 
@@ -68,9 +68,12 @@ def list_text(data: DataConfig) -> RawText:
 
     Raises BadData where the library or the data are not there, or are of another kind.
     """
-    if data.folder is not None:
-        _check_headers(given_folder(data, f"{_LAYOUT}."))
-    tables = opened_tables(data)
+    try:
+        tables = opened_tables(data)
+    except BadData:
+        if data.folder is not None:
+            _check_headers(data)  # the library names no file
+        raise
     splits, root = tables.splits, tables.root
     train = _required(splits.get("train"), "train", splits, data, root)
     columns, labels = _columns(train, data, root), _labels(train, data, root)
@@ -202,38 +205,37 @@ def _test(splits: dict[str, Table]) -> Table | None:
     return None
 
 
-def _check_headers(root: Path) -> None:
+def _check_headers(data: DataConfig) -> None:
     """BadData where the first line of a CSV of a split does not name the columns."""
-    reader, files = _tables_by_split(root) or ("", {})
+    reader, files = _tables_by_split(given_folder(data, f"{_LAYOUT}.")) or ("", {})
     for file in files.values() if reader == "csv" else ():
         try:
             with open(file, encoding="utf-8-sig", newline="") as stream:
-                first = next(csv.reader(stream), [])
+                first = next(filter(None, csv.reader(stream)), [])
         except (OSError, UnicodeDecodeError, csv.Error):
             return  # the library says what is wrong
-        has_others = len(first) < 2 and re.search(r"[;\t|]", "".join(first))
-        wanted = " Columns are separated by commas." if has_others else ""
-        _text_columns(first, file, f"Its first line must name them.{wanted}")
+        _text_columns(first, file)
 
 
 def _columns(table: Table, data: DataConfig, root: Path) -> tuple[str, ...]:
     """The columns of the text or of the two texts."""
-    advice = "Rename: in the first line of a CSV, or with rename_column, and save it again."
-    return _text_columns(table.column_names, f"{data.name} in {root}", advice)
+    return _text_columns(table.column_names, f"{data.name} in {root}")
 
 
-def _text_columns(have: Sequence[str], what: str, advice: str) -> tuple[str, ...]:
+def _text_columns(have: Sequence[str], what: str) -> tuple[str, ...]:
     """The column of the text, or those of the two texts; BadData without them."""
     choices: list[tuple[str, ...]] = [pair for pair in PAIRS if set(pair) <= set(have)]
     choices = choices or [(name,) for name in SINGLE if name in have]
     if choices and "label" in have:
         return choices[0]
     pairs = ", ".join(f"{a} and {b}" for a, b in PAIRS)
-    shown = ", ".join(textwrap.shorten(name, _SHOWN_NAME, placeholder=" ...") for name in have)
+    shown = list_first((textwrap.shorten(n, _SHOWN_NAME, placeholder=" ...") for n in have), 12)
+    by_comma = ", separated by commas," * any(re.search(r"\w[;\t|]\w", name) for name in have)
     lacks = " and ".join(["label"] * ("label" not in have) + ["a text"] * (not choices))
     raise BadData(
         f"{what} has columns {shown or 'none'}, so {lacks} is missing. Known are label with one of "
-        f"{', '.join(SINGLE)}, or with two: {pairs}. {advice}"
+        f"{', '.join(SINGLE)}, or with two: {pairs}. The first line of a CSV must name "
+        f"them{by_comma}; of other tables, rename the columns and save them again."
     )
 
 

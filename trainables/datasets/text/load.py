@@ -86,12 +86,14 @@ def load_text(
 
 def remarks(data: DataConfig, group: DataGroup) -> tuple[str, ...]:
     """Notes for the user on how these texts are read; raises as ``load_text``."""
-    skipped = sum(load_text(data, group=group).skipped.values())
+    return (*list_text(data, group).notes, *skipped_rows(load_text(data, group=group), group))
+
+
+def skipped_rows(texts: TextSplits, group: DataGroup) -> tuple[str, ...]:
+    """A note on rows that were left out, where there are any."""
+    skipped = sum(texts.skipped.values())
     lacking = "answer" if group == "instructions" else "label"
-    return (
-        *list_text(data, group).notes,
-        *([f"rows without {lacking} that are left out: {skipped:,}"] if skipped else []),
-    )
+    return (f"rows without {lacking} that are left out: {skipped:,}",) if skipped else ()
 
 
 def list_text(data: DataConfig, group: DataGroup = "texts") -> RawText:
