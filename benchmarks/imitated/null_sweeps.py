@@ -36,6 +36,7 @@ class Candidate:
     number: int
     objective: float
     can_win: bool
+    demanded_descent: float = 0.0  # of all alike
 
 
 def batches(sweeps: int) -> Iterator[int]:

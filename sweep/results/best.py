@@ -19,7 +19,7 @@ from sweep.results.provenance import codes_of
 from sweep.results.summary import PairSummary, SettingSummary
 from sweep.results.sweep_view import SettingView, SweepView
 from sweep.study.feasibility import plain_meets_up_to
-from sweep.study.selection import is_selected
+from sweep.study.selection import beaten_by, is_selected
 from trainables.plain import Json, finite
 
 
@@ -103,8 +103,7 @@ def lost(setting: SettingView) -> dict[str, int]:
             continue
         reason: str = result.outcome
         if result.can_win:
-            is_equal = winner is not None and result.objective == winner.objective
-            reason = "equal objective" if is_equal else "worse objective"
+            reason = beaten_by(winner, result)
         elif result.outcome == "feasible":
             reason = f"feasible, {result.hindrance}"
         reasons[reason] += 1

@@ -62,6 +62,12 @@ def winner_of(proposals: Iterable[P]) -> P | None:
     return min(winners, key=lambda p: (p.objective, -p.demanded_descent, p.number), default=None)
 
 
+def beaten_by(winner: Judged | None, one: Judged) -> str:
+    """Why a proposal that could have won did not."""
+    is_equal = winner is not None and one.objective == winner.objective
+    return "equal objective" if is_equal else "worse objective"
+
+
 def closest_of(proposals: Iterable[P]) -> P | None:
     """The measured proposal that is least far from winning."""
     measured = (p for p in proposals if not math.isnan(p.worst_missing_share))

@@ -13,7 +13,7 @@ from search_spaces.settings import short_names
 from search_spaces.space import SearchSpace
 from sweep.study.definition import Definition
 from sweep.study.proposals import ProposalOutcome
-from sweep.study.selection import SettingResult
+from sweep.study.selection import SettingResult, beaten_by
 from trainables.plain import Plain
 
 COLOUR = "mlflow.runColor"  # a run's tag
@@ -145,4 +145,4 @@ def _verdict(one: ProposalOutcome, chosen: SettingResult) -> str:
         return CLOSEST
     if one.hindrance == "not feasible":
         return one.outcome
-    return one.hindrance or "worse objective"
+    return one.hindrance or beaten_by(chosen.winner, one)
