@@ -350,7 +350,7 @@ def next_step(entries: Sequence[SettingSummary]) -> Step | None:
                 f": {near if 'close' in kinds else 'no proposal came close'}, so that more of them "
                 "hardly help."
                 if tried > FEW and not _unfinished(judged)
-                else f", or search on: {counted(tried, 'proposal')} a setting says little."
+                else f", or search on, after {counted(tried, 'proposal')} so far."
             )
         ),
         "held out": Step(

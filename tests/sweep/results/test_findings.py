@@ -281,7 +281,7 @@ def test_what_is_met_in_training_alone_asks_for_more_data_and_not_for_more_steps
 
 def test_few_proposals_do_not_say_what_more_of_them_would_reach() -> None:
     one = lost(0.93, proposals={"wanted": 1, "stored": 1, "finished": 1})
-    assert "or search on: 1 proposal a setting says little." in answer([one])
+    assert "or search on, after 1 proposal so far." in answer([one])
     assert "hardly help" not in answer([one])
 
 
