@@ -71,9 +71,11 @@ def take_inventory(requirement: Requirement, *, with_rows: bool = False) -> Inve
         data = replace(data, folder=data.folder and without_scheme(data.folder))
         data_set = _list_data_set(data, group)
         if group == "videos":
-            from trainables.datasets.video.load import remarks
+            from trainables.datasets.video.dev_clips import few_dev
+            from trainables.datasets.video.load import list_clips, remarks
 
-            return replace(data_set, notes=remarks(data))  # notes on its frame size, too
+            # Notes on its frame size and dev clips, too.
+            return replace(data_set, notes=(*remarks(data), *few_dev(list_clips(data), data)))
         is_small = data.name.startswith("hf:") and data_set.size <= _LARGEST_READ
         return _with_rows(data, group, data_set) if with_rows and is_small else data_set
     assert requirement.model is not None

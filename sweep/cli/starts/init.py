@@ -110,7 +110,8 @@ def _texts(folder: str, checkpoint: str) -> tuple[str, dict[str, str]]:
     train, test = (raw.read(split).examples for split in ("train", "test"))
     # A word is a token or more, and a text begins and ends with one.
     longer = sum(len(example.text.split()) > _MAX_LENGTH - 2 for example in train)
-    cut = f" At least {longer:,} of them would be cut at max_length, {_MAX_LENGTH} tokens."
+    most = counted(longer, "training text")
+    cut = f" At least {most} would be cut at max_length, {_MAX_LENGTH} tokens."
     words = (
         f"{counted(len(train), 'training text')} and {counted(len(test), 'test text')}, labels "
         f"{', '.join(raw.labels)}.{cut * (longer > 0)}"

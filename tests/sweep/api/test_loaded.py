@@ -328,14 +328,14 @@ def test_html_of_a_finished_sweep_says_what_was_found(objects: ObjectStore) -> N
     assert repr(of) == "<sweep tiny: finished>"
     assert "2 of 2 settings have a winner" in text
     assert "RMSE in grey levels, mean over test gammas and seeds; lower is better" in text
-    assert cells[:2] == [FIRST, "proposal 0"]
+    assert cells[:2] == [FIRST, "proposal 2"]
     row = of.settings.iloc[0]
     assert f"{row['constrained_unseen_mean']:.3f}" in cells
     assert row["gain_seen_mean"] == 0
     assert "0.000" in cells  # what rounds to zero has no sign
     one = of[FIRST]._repr_html_()
     assert Parsed(one).cells[0] == "constrained"
-    assert "Winner: proposal 0; 3 of 3 proposals finished: 3 feasible." in one
+    assert "Winner: proposal 2; 3 of 3 proposals finished: 3 feasible." in one
     assert "alpha 0.2" in one
     assert "required: all layers together remove" in one
 

@@ -79,7 +79,7 @@ def test_texts_that_are_cut_are_counted(here: Path) -> None:
         rows = [f"{'word ' * n},{'xy'[k % 2]}" for k, n in enumerate(lengths)]
         (here / "tables" / f"{name}.csv").write_text("\n".join(["text,label", *rows]))
     said = sweep("init", "texts", "cut.py", "--data", "tables").stdout
-    assert "labels x, y. At least 2 training texts are longer than max_length, 64 tokens." in said
+    assert "labels x, y. At least 2 training texts would be cut at max_length, 64 tokens." in said
     assert catalog.find("cut.py").space.base.data.max_length == 64
 
 

@@ -15,6 +15,8 @@ from tests.support.data.data_folders import write_frames as write_clip
 from tests.support.data.ped2_folders import config, frame_pixels, write_frames, write_original
 from trainables.config.arm import DataConfig
 from trainables.datasets.video import load as video
+from trainables.datasets.video.clips import RawClip, RawVideo
+from trainables.datasets.video.dev_clips import few_dev
 from trainables.datasets.video.load import load_video, resolve
 from trainables.errors import BadData
 
@@ -159,11 +161,19 @@ def test_frames_that_are_enlarged_are_said(tmp_path: Path, layout: str) -> None:
     """Of 64 x 48 pixels."""
     root = LAYOUTS[layout].write(tmp_path)
     data = DataConfig(name=LAYOUTS[layout].data_set, folder=str(root))
-    few, said = video.remarks(data)
+    (said,) = video.remarks(data)
     assert "frames of 64 x 48 pixels are enlarged to 160 x 160" in said
     assert "Set data.frame_size to 48" in said
-    assert video.remarks(replace(data, frame_size=48)) == (few,)
-    assert "fewer than 10 certify nothing" in few
+    assert video.remarks(replace(data, frame_size=48)) == ()
+
+
+@pytest.mark.parametrize(("clips", "dev"), [(1, 0), (8, 2), (36, 9), (37, 10)])
+def test_too_few_dev_clips_for_a_certificate_are_said(clips: int, dev: int) -> None:
+    """A quarter of the training clips, rounded up; of one there is no dev."""
+    train = tuple(RawClip(f"{number}", lambda: iter(())) for number in range(clips))
+    notes = few_dev(RawVideo(train, train[:1], (), ""), DataConfig(name="clips"))
+    assert len(notes) == (0 < dev < 10)
+    assert not notes or f"dev has {dev} clips, and fewer than 10 certify nothing" in notes[0]
 
 
 # --- what can be wrong ----------------------------------------------------------------------------

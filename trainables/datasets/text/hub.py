@@ -53,6 +53,10 @@ TESTS = ("test", "validation_matched", "validation")  # the first one whose labe
 Table = Any  # a datasets.Dataset
 
 
+class Unopened(BadData):
+    """The library cannot open the tables, for a reason of its own."""
+
+
 @dataclass(frozen=True)
 class Tables:
     """A data set of the library as it lies on disk, by split."""
@@ -70,7 +74,7 @@ def list_text(data: DataConfig) -> RawText:
     """
     try:
         tables = opened_tables(data)
-    except BadData:
+    except Unopened:
         if data.folder is not None:
             _check_headers(data)  # the library names no file
         raise
@@ -162,7 +166,7 @@ def _opened(library: Any, root: Path, configuration: str, data: DataConfig) -> d
                 raise BadData(f"{path} {problem}") from error
         words = " ".join(str(error).split()) or type(error).__name__
         reason = textwrap.shorten(words, _SHOWN, placeholder=" ...").rstrip(".")
-        raise BadData(
+        raise Unopened(
             f"{data.name} in {root} cannot be opened: {reason}. {_LAYOUT}; a configuration is "
             "given as hf:NAME:CONFIGURATION. Where its files are damaged: Copy it again."
         ) from error

@@ -19,7 +19,7 @@ import numpy as np
 from trainables.config.arm import DataConfig
 from trainables.datasets.places import listed_here, require_fingerprint
 from trainables.datasets.video.clips import RawClip, RawVideo, StoredClip, VideoClips
-from trainables.datasets.video.dev_clips import cut, drawn_dev, few_dev, idle_options
+from trainables.datasets.video.dev_clips import cut, drawn_dev, idle_options
 from trainables.errors import BadData
 from trainables.fetching.cache import built_once
 
@@ -81,17 +81,16 @@ def list_clips(data: DataConfig) -> RawVideo:
 def remarks(data: DataConfig) -> tuple[str, ...]:
     """Notes for the user on how these clips are read; raises as ``listed_here``."""
     raw = list_clips(data)
-    notes = (*raw.notes, *few_dev(raw, data))
     try:
         width, height = raw.train[0].size() if raw.train and raw.train[0].size else (math.inf,) * 2
     except Exception:  # what is damaged is told where it is decoded
-        return notes
+        return raw.notes
     if min(width, height) >= ENLARGED * data.frame_size:
-        return notes
+        return raw.notes
     fits = int(min(width, height)) // data.patch_size * data.patch_size
     lower = f"data.frame_size to {fits}" if fits else "data.frame_size and data.patch_size lower"
     return (
-        *notes,
+        *raw.notes,
         f"frames of {width} x {height} pixels are enlarged to {data.frame_size} x "
         f"{data.frame_size}, which is data.frame_size: between their pixels others are "
         f"interpolated, so that noise is easier to take away. Set {lower} to train on the pixels "
